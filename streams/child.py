@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -92,15 +93,17 @@ class Child:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        _kill(process)
         await process.wait()
 
 
-def _kill(process: asyncio.subprocess.Process, hung: threading.Event) -> None:
-    hung.set()
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(process.pid, 9)
+def _kill(process: asyncio.subprocess.Process, hung: threading.Event | None = None) -> None:
+    # Not process.kill(): that polls, and reaps the child under the eyes of the loop's child watcher.
+    if hung is not None:
+        hung.set()
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def serve(answer: Callable[[bytes], bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The reflex worker process: rig, reset and looks in, scenes out. Started by ``ProcessRunner``; knows no time but its own."""
+"""The reflex worker process: rig, reset and looks in, scenes out. Started by ``ProcessRunner``."""
 
 from __future__ import annotations
 
