@@ -1,0 +1,96 @@
+"""What every command shares when it talks to people and to files: a line, a table, a JSON file.
+
+Tables are drawn on a terminal and are plain columns anywhere else. Knows no command and no event.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from handrail.streams.errors import OutputError
+
+_LONGEST_LINE = 1000  # characters
+
+
+def one_line(text: object) -> str:
+    """``text`` on one line without control characters: file names and error messages can't steer the terminal."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+
+
+def say(text: object, file: IO[str] | None = None) -> None:
+    """One line for people, to ``file`` or standard output. A character the terminal can't show becomes ``?``."""
+    out = sys.stdout if file is None else file
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    out.write(one_line(text).encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], file: IO[str] | None = None
+) -> None:
+    """A short table. A column whose cells are all numbers (or None, shown as ``-``) is set to the right."""
+    from rich import box  # here: rich costs a tenth of a second that an option error shouldn't pay
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=file, markup=False, highlight=False)
+    if not console.is_terminal:
+        console = Console(file=file, markup=False, highlight=False, width=_LONGEST_LINE)
+    body = [list(row) for row in rows]
+    table = Table(
+        title=Text(one_line(title), style="bold"), title_justify="left", pad_edge=False,
+        box=box.SIMPLE_HEAD if console.is_terminal else None,
+    )
+    for index, column in enumerate(columns):
+        numeric = all(row[index] is None or isinstance(row[index], int | float) for row in body)
+        table.add_column(Text(column), justify="right" if numeric and body else "left")
+    for row in body:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case float():
+            return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+        case _:
+            return one_line(value)
+
+
+def check_writable(path: Path) -> None:
+    """Find out before the work is done that its figures can't be written. Raises OutputError."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise OutputError(f"{path}: expected a file in an existing folder, {folder} is none; create it first")
+    if path.is_dir():
+        raise OutputError(f"{path}: expected a file name, got a folder")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise OutputError(f"{path}: no permission to write there; choose another file")
+
+
+def write_json(path: Path, figures: Any) -> None:
+    """Write ``figures`` (anything msgspec encodes) indented, whole or not at all. Raises OutputError."""
+    text = msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n"
+    write_whole(path, text)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one, never half of it. Raises OutputError."""
+    # A pipe or device (/dev/stdout) has no half-written state, and renaming over it would replace it by a file.
+    try:
+        special = path.exists() and not path.is_file()
+        part = path if special else path.with_name(path.name + ".part")
+        part.write_bytes(content)
+        if not special:
+            part.replace(path)
+    except OSError as e:
+        raise OutputError(f"{path}: can't be written ({e.strerror}); choose another place or make room") from e
