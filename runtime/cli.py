@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import itertools
 import os
 import re
 import sys
@@ -67,9 +68,18 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog.removeprefix('handrail ')}: {self._explain(message)}; see `{self.prog} --help`")
 
+    def check_options(self, words: Sequence[str]) -> None:
+        """Raise UsageError for an option that neither this parser nor a nested one has. argparse alone finds out too
+        late: it takes the value of a misspelled option for the source or the nested command."""
+        known = set(self._options())
+        for word in itertools.takewhile(lambda w: w != "--", words):
+            if word.startswith("--") and word.split("=")[0] not in known:
+                self.error(f"unrecognized arguments: {word}")
+
     def _explain(self, message: str) -> str:
         if found := re.match(r"unrecognized arguments: (.*)", message):
-            word = found[1].split()[0] if found[1].split() else found[1]
+            words = found[1].split() or [found[1]]
+            word = next((w for w in words if w.startswith("-")), words[0])
             if word.startswith("-"):
                 option = word.split("=")[0]
                 return f"unknown option {option}{_guess(option, set(self._options()))}"
@@ -120,6 +130,7 @@ def _dispatch(words: list[str]) -> int:
     command = _load(found[name])
     parser = CommandParser(prog=f"handrail {name}", description=command.help, examples=command.examples)
     command.add_arguments(parser)
+    parser.check_options(words[1:])
     args = parser.parse_args(words[1:], argparse.Namespace(json=None, debug=False))
     if args.json is not None:
         check_writable(args.json)

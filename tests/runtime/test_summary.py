@@ -1,0 +1,147 @@
+"""The summary: what was heard and when, worked out from events alone."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from handrail.runtime.events import (
+    AnyEvent,
+    Ended,
+    Priority,
+    SceneChanged,
+    SoundEnded,
+    SoundStarted,
+    Spoken,
+    Started,
+    State,
+    StateChanged,
+    StreamCount,
+)
+from handrail.runtime.log import EventLog, read_log
+from handrail.runtime.scene import Band, FrameQuality, Obstacle, Scene, Thing, Wearer
+from handrail.runtime.summary import Summary, latency_of, print_summary, side_of, summarise
+
+FIRST = 5_000_000_000  # device clock at the session's start
+MS = 1_000_000
+
+
+def obstacle(x_m: float, y_m: float, *, confirmed: bool = True, thing: Thing = Thing.OBSTACLE) -> Obstacle:
+    return Obstacle(1, thing, Band.KNEE, x_m, y_m, 0.1, 1.0, 0.4, 0.6, 0.0, 0.0, 0.0, False, 4, confirmed, FIRST, FIRST)
+
+
+def scene(device_ns: int, *obstacles: Obstacle) -> Scene:
+    wearer = Wearer(0.0, 0.0, 1.6, 0.0, None, 0.0, 0.1, 0.0, 0.0, 0.0, "imu")
+    return Scene(device_ns, wearer, obstacles, None, FrameQuality(100.0, 40.0, 1.0, True, None))
+
+
+def spoken(uid: int, text: str, kind: str = "hazard", source: int | None = None) -> Spoken:
+    return Spoken(0, uid, text, Priority.NOW, kind, source, None)
+
+
+def speech(uid: int, audible_ms: int, duration_s: float) -> SoundStarted:
+    return SoundStarted(0, "speech", audible_ms * MS, duration_s, uid, None, None)
+
+
+def summary(*events: AnyEvent) -> Summary:
+    start = Started(0, "world:1", 2, FIRST, ("imu-left",), (), "0")
+    return summarise([start, *events], events_sha256="00")
+
+
+def test_its_keys_are_what_others_build_on() -> None:
+    keys = json.loads(msgspec.json.encode(summary(
+        Ended(0, {"imu-left": StreamCount(10, 1, 2)}, "end of recording"),
+        spoken(1, "Obstacle."), speech(1, 100, 1.0), StateChanged(0, State.SEEING, "frames"),
+        SceneChanged(0, scene(FIRST, obstacle(2, 0)), 0.0),
+    )))
+    assert list(keys) == ["streams", "utterances", "latency_ms", "states", "scene_final", "events_sha256",
+                          "realtime_factor"]
+    assert keys["streams"] == {"imu-left": {"received": 10, "dropped": 1, "late": 2}}
+    assert list(keys["utterances"][0]) == ["start_s", "end_s", "text", "priority", "kind", "source_device_ns"]
+    assert set(keys["latency_ms"]) == {"frame_to_scene", "frame_to_earcon", "frame_to_phrase"}
+    assert list(keys["latency_ms"]["frame_to_scene"]) == ["n", "p50", "p95", "p99"]
+    assert keys["states"] == [{"t_s": 0.0, "state": "seeing"}]
+    assert list(keys["scene_final"]["obstacles"][0]) == ["bearing_deg", "distance_m", "height_band", "label"]
+
+
+def test_an_utterance_lasts_from_when_it_is_heard_to_where_it_was_cut() -> None:
+    heard = summary(
+        spoken(1, "Obstacle, two metres."), speech(1, 500, 2.0), SoundEnded(0, "speech", 1, 0.75, False),
+        spoken(2, "Stop. Step down."), speech(2, 1300, 1.5), SoundEnded(0, "speech", 2, 1.5, True),
+    ).utterances
+    assert [(u.start_s, u.end_s, u.text, u.priority) for u in heard] == [
+        (0.5, 1.25, "Obstacle, two metres.", "now"), (1.3, 2.8, "Stop. Step down.", "now"),
+    ]
+
+
+@pytest.mark.parametrize("words_first", [True, False])
+def test_a_resumed_utterance_is_listed_twice_each_with_its_own_words(words_first: bool) -> None:
+    first: list[AnyEvent] = [spoken(1, "two metres"), speech(1, 100, 2.0)]
+    second: list[AnyEvent] = [spoken(1, "one metre"), speech(1, 900, 2.0)]
+    if not words_first:
+        first.reverse()
+        second.reverse()
+    heard = summary(*first, SoundEnded(0, "speech", 1, 0.3, False), *second).utterances
+    assert [(u.start_s, u.end_s, u.text) for u in heard] == [(0.1, 0.4, "two metres"), (0.9, 2.9, "one metre")]
+
+
+def test_what_never_sounded_was_not_heard() -> None:
+    assert summary(spoken(1, "lost")).utterances == []
+    assert summary(spoken(1, "lost"), speech(1, 5, 1.0), SoundEnded(0, "speech", 1, 0.0, False)).utterances == []
+
+
+def test_latency_runs_from_capture_to_the_first_sample_heard() -> None:
+    capture = FIRST + 200 * MS
+    latency = summary(
+        SceneChanged(260 * MS, scene(capture), 60.0),
+        SoundStarted(270 * MS, "earcon.obstacle", 290 * MS, 0.2, None, -10.0, capture),
+        SoundStarted(270 * MS, "earcon.heartbeat", 9000 * MS, 0.2, None, None, None),  # stands for no frame
+        spoken(1, "Obstacle.", source=capture), speech(1, 345, 1.0),
+        spoken(2, "I can't see.", kind="health", source=FIRST), speech(2, 5000, 1.0),  # no hazard
+    ).latency_ms
+    assert {path: (v.n, v.p50) for path, v in latency.items()} == {
+        "frame_to_scene": (1, 60.0), "frame_to_earcon": (1, 90.0), "frame_to_phrase": (1, 145.0),
+    }
+
+
+def test_percentiles_are_of_all_values_and_absent_without_any() -> None:
+    assert latency_of([]).n == 0 and latency_of([]).p95 is None
+    figures = latency_of(float(v) for v in range(101))
+    assert (figures.n, figures.p50, figures.p95, figures.p99) == (101, 50.0, 95.0, 99.0)
+
+
+def test_negative_bearing_is_left_and_unconfirmed_obstacles_are_left_out() -> None:
+    found = summary(
+        SceneChanged(0, scene(FIRST, obstacle(9, 9)), 0.0),
+        SceneChanged(0, scene(FIRST, obstacle(2, 2), obstacle(3, -3, thing=Thing.DROP_OFF),
+                              obstacle(1, 0, confirmed=False)), 0.0),
+    ).scene_final.obstacles
+    assert [(o.bearing_deg, o.distance_m, o.height_band, o.label) for o in found] == [
+        (-45.0, 2.828, "knee", None), (45.0, 4.243, "knee", "drop_off"),
+    ]
+    assert [side_of(b) for b in (-45.0, 0.3, 45.0)] == ["45° left", "ahead", "45° right"]
+
+
+def test_an_empty_or_broken_off_log_still_has_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    empty = summarise([], events_sha256="00")
+    assert empty.streams == {} and empty.utterances == [] and empty.scene_final.obstacles == ()
+    print_summary(empty)
+    assert "no confirmed obstacle" in capsys.readouterr().out
+
+
+def test_memory_and_log_give_the_same_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events: list[AnyEvent] = [
+        Started(0, "world:1", 2, FIRST, ("imu-left",), (), "0"),
+        SceneChanged(61 * MS, scene(FIRST, obstacle(2, 2)), 61.0),
+        spoken(1, "Obstacle, left.", source=FIRST), speech(1, 140, 1.25), SoundEnded(0, "speech", 1, 1.25, True),
+        Ended(2000 * MS, {"imu-left": StreamCount(10, 0, 0)}, "end of recording"),
+    ]
+    with EventLog(tmp_path / "e.jsonl") as log:
+        for event in events:
+            log.append(event)
+    read = summarise(read_log(tmp_path / "e.jsonl"), events_sha256="00", realtime_factor=2.0)
+    assert read == summarise(events, events_sha256="00", realtime_factor=2.0)
+    print_summary(read)
+    out = capsys.readouterr().out
+    assert "Obstacle, left." in out and "45° left" in out and "imu-left" in out and "140.0" in out
