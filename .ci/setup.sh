@@ -50,7 +50,7 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
 fi
 
 install() {
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --retries 8 "$@" \
+  .venv/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-input --retries 8 "$@" \
     || die "pip could not install ($*): see its message above, then run the same command again"
 }
 echo "setup: installing locked requirements ($level)"
