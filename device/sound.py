@@ -1,4 +1,5 @@
-"""What voices make and speakers play, and the two seams: ``Voice`` (text in, PCM out), ``Speaker`` (PCM in, progress out).
+"""What voices make and speakers play, and the two seams: ``Voice`` (text in, PCM out), ``Speaker`` (PCM in, progress
+out).
 
 One rate and layout everywhere: 22,050 Hz (what espeak-ng renders), float32 in [-1, 1], mono for speech and
 [N, 2] stereo for anything placed in space. Knows nothing of what is said or why.
@@ -27,7 +28,7 @@ class Sound:
 
 
 class Voice(Protocol):
-    """Text to speech. ``render`` raises DeviceError when the engine failed, hung or died (it is restarted next time)."""
+    """Text to speech. ``render`` raises DeviceError when the engine failed, hung or died (it is started anew)."""
 
     name: str
 
@@ -59,7 +60,8 @@ class Playback(Protocol):
         ...
 
     async def wait(self) -> bool:
-        """Until it has been heard to the end (True), or was cancelled or the device failed (False)."""
+        """Until it has been heard to the end (True), or was cancelled or the device failed (False). A cancelled one is
+        waited for until it is silent: the device's buffer and the fade."""
         ...
 
 

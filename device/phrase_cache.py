@@ -1,0 +1,46 @@
+"""``PhraseCache``: a voice in front of a voice, which keeps what was rendered.
+
+Notices that must be there when all else fails ("I can't see.") are rendered beforehand and never thrown out; of the
+rest the least recently used go first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from handrail.device.sound import Sound, Voice
+
+MOST_PHRASES = 256  # about 20 MB of one-second phrases
+
+
+class PhraseCache:
+    """A ``Voice``. Same phrase, same ``Sound``: its samples are read-only."""
+
+    def __init__(self, voice: Voice) -> None:
+        self.name = voice.name
+        self._voice = voice
+        self._kept: dict[tuple[str, int], Sound] = {}
+        self._recent: OrderedDict[tuple[str, int], Sound] = OrderedDict()
+
+    async def prerender(self, texts: Iterable[str], rate_wpm: int) -> None:
+        """Render and keep for good. Raises DeviceError at the first that can't be rendered."""
+        for text in texts:
+            self._kept[text, rate_wpm] = await self.render(text, rate_wpm)
+
+    async def render(self, text: str, rate_wpm: int) -> Sound:
+        """As the voice behind it; a phrase that is kept comes even when that voice is gone."""
+        key = (text, rate_wpm)
+        if key in self._kept:
+            return self._kept[key]
+        if key in self._recent:
+            self._recent.move_to_end(key)
+            return self._recent[key]
+        sound = await self._voice.render(text, rate_wpm)
+        self._recent[key] = sound
+        if len(self._recent) > MOST_PHRASES:
+            self._recent.popitem(last=False)
+        return sound
+
+    async def close(self) -> None:
+        await self._voice.close()
