@@ -26,34 +26,41 @@ def one_line(text: object) -> str:
 
 def say(text: object, file: IO[str] | None = None) -> None:
     """One line for people, to ``file`` or standard output. A character the terminal can't show becomes ``?``."""
-    out = sys.stdout if file is None else file
-    encoding = getattr(out, "encoding", None) or "utf-8"
-    out.write(one_line(text).encode(encoding, "replace").decode(encoding) + "\n")
+    _put(one_line(text), sys.stdout if file is None else file)
 
 
-def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], file: IO[str] | None = None
-) -> None:
-    """A short table. A column whose cells are all numbers (or None, shown as ``-``) is set to the right."""
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A short table on standard output. A column of numbers (or None, shown as ``-``) is set to the right."""
+    body = [list(row) for row in rows]
+    right = [bool(body) and all(isinstance(row[i], int | float | None) for row in body) for i in range(len(columns))]
+    cells = [[_cell(value) for value in row] for row in body]
+    if sys.stdout.isatty():
+        _draw_table(title, columns, cells, right)
+        return
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *cells, strict=True)]
+    _put(one_line(title), sys.stdout)
+    for row in [list(columns), *cells]:
+        padded = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)]
+        _put("  ".join(padded).rstrip(), sys.stdout)
+
+
+def _draw_table(title: str, columns: Sequence[str], cells: list[list[str]], right: list[bool]) -> None:
     from rich import box  # here: rich costs a tenth of a second that an option error shouldn't pay
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=file, markup=False, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=file, markup=False, highlight=False, width=_LONGEST_LINE)
-    body = [list(row) for row in rows]
-    table = Table(
-        title=Text(one_line(title), style="bold"), title_justify="left", pad_edge=False,
-        box=box.SIMPLE_HEAD if console.is_terminal else None,
-    )
-    for index, column in enumerate(columns):
-        numeric = all(row[index] is None or isinstance(row[index], int | float) for row in body)
-        table.add_column(Text(column), justify="right" if numeric and body else "left")
-    for row in body:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    console.print(table)
+    table = Table(title=Text(one_line(title), style="bold"), title_justify="left", pad_edge=False, box=box.SIMPLE_HEAD)
+    for column, to_the_right in zip(columns, right, strict=True):
+        table.add_column(Text(column), justify="right" if to_the_right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))  # Text: a "[red]" in a cell is no markup
+    Console(markup=False, highlight=False).print(table)
+
+
+def _put(line: str, file: IO[str]) -> None:
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    file.write(line.encode(encoding, "replace").decode(encoding) + "\n")
 
 
 def _cell(value: object) -> str:
