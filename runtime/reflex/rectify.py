@@ -65,7 +65,7 @@ class Rectifier:
     @property
     def canvas_tan(self) -> F64:
         """[D + C] tangents of the columns that are matched: the view's, and those on its left."""
-        return self.tan_x[0] + (np.arange(-DISPARITIES, len(self.tan_x))) / self.focal_px
+        return np.asarray(self.tan_x[0] + np.arange(-DISPARITIES, len(self.tan_x)) / self.focal_px)
 
     def aim(self, R_level_device: F64 | None) -> slice:
         """Rows that hold the level elevations wanted, as far as the lenses reach; None: as if the head were level.
@@ -146,9 +146,8 @@ def _rectified_frame(left: Camera, right: Camera) -> tuple[F64, float]:
 def _fixed_point_maps(px: F64) -> tuple[NDArray[np.int16], NDArray[np.uint16]]:
     clipped = np.clip(px, -1000.0, 10_000.0).astype(np.float32)
     coordinates, fractions = cv2.convertMaps(clipped[..., 0], clipped[..., 1], cv2.CV_16SC2)
-    return coordinates, fractions
+    return np.asarray(coordinates, dtype=np.int16), np.asarray(fractions, dtype=np.uint16)
 
 
 def _remap(image: U8, maps: tuple[NDArray[np.int16], NDArray[np.uint16]], rows: slice) -> U8:
-    out: U8 = cv2.remap(image, maps[0][rows], maps[1][rows], cv2.INTER_LINEAR)
-    return out
+    return np.asarray(cv2.remap(image, maps[0][rows], maps[1][rows], cv2.INTER_LINEAR), dtype=np.uint8)
