@@ -8,22 +8,28 @@ scene being there, or to the first sample being heard.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from handrail.runtime.events import (
+    Alerted,
     AnyEvent,
     Ended,
+    Fault,
+    FrameSkipped,
+    Queued,
     SceneChanged,
+    Seam,
     SoundEnded,
     SoundStarted,
     Spoken,
     Started,
     StateChanged,
     StreamCount,
+    Unsaid,
 )
 from handrail.runtime.scene import Scene, Thing
 from handrail.runtime.terminal import print_table, say
@@ -81,51 +87,124 @@ class Summary(msgspec.Struct, frozen=True):
     realtime_factor: float | None  # recording's seconds per second it took; None when not measured
 
 
-def summarise(
-    events: Iterable[AnyEvent], *, events_sha256: str, realtime_factor: float | None = None
-) -> Summary:
-    """One pass over the events of a run (``log.read_log``). A log without its end has empty ``streams``."""
-    streams: dict[str, StreamCount] = {}
-    states: list[StateAt] = []
-    latencies: dict[str, list[float]] = {path: [] for path in PATHS}
-    scene: Scene | None = None
-    speech = _Speech()
-    first_device_ns = 0
+class Run:
+    """Everything that the summary and the report need of a run, gathered in one pass over its events."""
 
-    def since_capture_ms(t_ns: int, device_ns: int) -> float:
-        return (t_ns - (device_ns - first_device_ns)) / NS_PER_MS
+    def __init__(self) -> None:
+        self.started: Started | None = None
+        self.ended: Ended | None = None
+        self.end_ns = 0  # of the last thing that happened or was heard
+        self.states: list[StateChanged] = []
+        self.latencies_ms: dict[str, list[float]] = {path: [] for path in PATHS}
+        self.last_scene: Scene | None = None
+        self.sounds: list[Sounding] = []  # all, in the order in which they were started
+        self.queued: dict[int, Queued] = {}
+        self.unsaid: dict[int, Unsaid] = {}  # the last reason of each utterance
+        self.alerts: list[Alerted] = []
+        self.skipped: dict[str, int] = {}  # reason -> frames
+        self.faults: list[Fault | Seam] = []
+        self._playing: dict[int, Sounding] = {}
+        self._waiting: dict[int, Spoken] = {}  # words whose sound hasn't started
 
-    for event in events:
+    def add(self, event: AnyEvent) -> None:
+        self.end_ns = max(self.end_ns, event.t_ns)
         match event:
             case Started():
-                first_device_ns = event.first_device_ns
+                self.started = event
             case SceneChanged():
-                scene = event.scene
-                latencies["frame_to_scene"].append(since_capture_ms(event.t_ns, scene.device_ns))
-            case SoundStarted():
-                speech.started(event)
-                if event.sound.startswith("earcon.") and event.source_device_ns is not None:
-                    latencies["frame_to_earcon"].append(since_capture_ms(event.audible_ns, event.source_device_ns))
-            case SoundEnded():
-                speech.ended(event)
+                self.last_scene = event.scene
+                self._took("frame_to_scene", event.t_ns, event.scene.device_ns)
+            case FrameSkipped():
+                self.skipped[event.reason] = self.skipped.get(event.reason, 0) + 1
+            case Alerted():
+                self.alerts.append(event)
+            case Queued():
+                self.queued[event.utterance_id] = event
             case Spoken():
-                speech.spoken(event)
+                self._spoken(event)
+            case SoundStarted():
+                self._sounds(event)
+            case SoundEnded():
+                if event.utterance_id is not None and (playing := self._playing.pop(event.utterance_id, None)):
+                    playing.heard_s = event.heard_s
+            case Unsaid():
+                self.unsaid[event.utterance_id] = event
             case StateChanged():
-                states.append(StateAt(round(event.t_ns / NS_PER_S, 6), event.state.value))
+                self.states.append(event)
+            case Seam() | Fault():
+                self.faults.append(event)
             case Ended():
-                streams = event.streams
-            case _:
-                pass
-    latencies["frame_to_phrase"] = [since_capture_ms(*hazard) for hazard in speech.hazards()]
-    return Summary(
-        streams=streams,
-        utterances=speech.heard(),
-        latency_ms={path: latency_of(values) for path, values in latencies.items()},
-        states=states,
-        scene_final=_final(scene),
-        events_sha256=events_sha256,
-        realtime_factor=realtime_factor,
-    )
+                self.ended = event
+
+    def _spoken(self, event: Spoken) -> None:
+        """Words and sound of an utterance come in either order; one that was cut may sound again with other words."""
+        playing = self._playing.get(event.utterance_id)
+        if playing is not None and playing.words is None:
+            playing.words = event
+            self._hazard_heard(playing)
+        else:
+            self._waiting[event.utterance_id] = event
+
+    def _sounds(self, event: SoundStarted) -> None:
+        sounding = Sounding(event, event.duration_s)
+        self.sounds.append(sounding)
+        self.end_ns = max(self.end_ns, event.audible_ns + round(event.duration_s * NS_PER_S))
+        if event.utterance_id is not None:
+            sounding.words = self._waiting.pop(event.utterance_id, None)
+            self._playing[event.utterance_id] = sounding
+            self._hazard_heard(sounding)
+        elif event.source_device_ns is not None:
+            self._took("frame_to_earcon", event.audible_ns, event.source_device_ns)
+
+    def _hazard_heard(self, s: Sounding) -> None:
+        if s.words is not None and s.words.kind == "hazard" and s.words.source_device_ns is not None:
+            self._took("frame_to_phrase", s.sound.audible_ns, s.words.source_device_ns)
+
+    def _took(self, path: str, t_ns: int, device_ns: int) -> None:
+        first_device_ns = 0 if self.started is None else self.started.first_device_ns
+        self.latencies_ms[path].append((t_ns - (device_ns - first_device_ns)) / NS_PER_MS)
+
+    def summary(self, *, events_sha256: str, realtime_factor: float | None = None) -> Summary:
+        return Summary(
+            streams={} if self.ended is None else self.ended.streams,
+            utterances=[heard for s in self.sounds if (heard := s.as_heard())],
+            latency_ms={path: latency_of(values) for path, values in self.latencies_ms.items()},
+            states=[StateAt(round(e.t_ns / NS_PER_S, 6), e.state.value) for e in self.states],
+            scene_final=_final(self.last_scene),
+            events_sha256=events_sha256,
+            realtime_factor=realtime_factor,
+        )
+
+
+@dataclass(slots=True)
+class Sounding:
+    """A sound, the words it carries if any, and how much of it was heard."""
+
+    sound: SoundStarted
+    heard_s: float
+    words: Spoken | None = None
+
+    def as_heard(self) -> Heard | None:
+        if self.words is None or self.heard_s <= 0:
+            return None
+        start_s = self.sound.audible_ns / NS_PER_S
+        return Heard(
+            round(start_s, 6), round(start_s + self.heard_s, 6), self.words.text, self.words.priority.name.lower(),
+            self.words.kind, self.words.source_device_ns,
+        )
+
+
+def gather(events: Iterable[AnyEvent]) -> Run:
+    """One pass over the events of a run (``log.read_log``); a log without its end is fine."""
+    run = Run()
+    for event in events:
+        run.add(event)
+    return run
+
+
+def summarise(events: Iterable[AnyEvent], *, events_sha256: str, realtime_factor: float | None = None) -> Summary:
+    """The summary of a run from its events. A log without its end has empty ``streams``."""
+    return gather(events).summary(events_sha256=events_sha256, realtime_factor=realtime_factor)
 
 
 def latency_of(values_ms: Iterable[float]) -> Latency:
@@ -168,58 +247,6 @@ def side_of(bearing_deg: float) -> str:
     if rounded == 0:
         return "ahead"
     return f"{abs(rounded)}° {'left' if rounded < 0 else 'right'}"
-
-
-@dataclass(slots=True)
-class _Sounding:
-    sound: SoundStarted
-    heard_s: float
-    words: Spoken | None
-
-
-class _Speech:
-    """Joins what was spoken with when it was heard, whichever event comes first. An utterance may sound more than once
-    (cut, then resumed with other words)."""
-
-    def __init__(self) -> None:
-        self._all: list[_Sounding] = []
-        self._playing: dict[int, _Sounding] = {}
-        self._waiting: dict[int, Spoken] = {}  # words whose sound hasn't started
-
-    def spoken(self, event: Spoken) -> None:
-        playing = self._playing.get(event.utterance_id)
-        if playing is not None and playing.words is None:
-            playing.words = event
-        else:
-            self._waiting[event.utterance_id] = event
-
-    def started(self, event: SoundStarted) -> None:
-        if event.utterance_id is not None:
-            sounding = _Sounding(event, event.duration_s, self._waiting.pop(event.utterance_id, None))
-            self._all.append(sounding)
-            self._playing[event.utterance_id] = sounding
-
-    def ended(self, event: SoundEnded) -> None:
-        if event.utterance_id is not None and (playing := self._playing.pop(event.utterance_id, None)) is not None:
-            playing.heard_s = event.heard_s
-
-    def hazards(self) -> Iterator[tuple[int, int]]:
-        """(audible_ns, source_device_ns) of each hazard phrase that was heard."""
-        for s in self._all:
-            if s.words is not None and s.words.kind == "hazard" and s.words.source_device_ns is not None:
-                yield s.sound.audible_ns, s.words.source_device_ns
-
-    def heard(self) -> list[Heard]:
-        heard = []
-        for s in self._all:
-            if s.words is None or s.heard_s <= 0:
-                continue
-            start_s = s.sound.audible_ns / NS_PER_S
-            heard.append(
-                Heard(round(start_s, 6), round(start_s + s.heard_s, 6), s.words.text, s.words.priority.name.lower(),
-                      s.words.kind, s.words.source_device_ns)
-            )
-        return heard
 
 
 def _final(scene: Scene | None) -> FinalScene:
