@@ -1,0 +1,59 @@
+"""The reader child's entry: opens one recording and answers requests for it until its parent goes away.
+
+    python -m handrail.streams.reader RING_FD LOG_FD
+
+What native code prints goes to the log, a memfd that is emptied at every request: its tail explains a death.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from handrail.streams.child import serve
+from handrail.streams.reader import wire
+
+ORPHAN_LIMIT_S = 120.0  # a request hanging in native code ends by itself, should nobody be left to kill it
+
+
+class Server:
+    def __init__(self, ring: wire.FrameRing, log_fd: int) -> None:
+        self._ring, self._log_fd = ring, log_fd
+        self._recording: object = None
+
+    def answer(self, message: bytes) -> bytes:
+        os.dup2(self._log_fd, 1)
+        os.dup2(self._log_fd, 2)
+        os.ftruncate(self._log_fd, 0)
+        signal.setitimer(signal.ITIMER_REAL, ORPHAN_LIMIT_S)
+        try:
+            return wire.encode(self._answer(wire.decode_request(message)))
+        except Exception as e:  # native errors come as several types; the parent says them in one line
+            return wire.encode(wire.Failed(str(e).strip().split("\n")[0][:300] or type(e).__name__))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _answer(self, request: wire.Request) -> wire.Answer:
+        if isinstance(request, wire.Open):
+            try:
+                from handrail.streams.reader.recording import Recording
+            except ImportError as e:
+                return wire.Failed(str(e), missing=True)
+            self._recording = recording = Recording(request.path, request.plan, self._ring)
+            return recording.opened()
+        from handrail.streams.reader.recording import Recording
+
+        assert isinstance(self._recording, Recording)
+        return self._recording.read(request.position, frozenset(request.skip))
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
+    ring_fd, log_fd = (int(a) for a in sys.argv[1:3])
+    serve(Server(wire.FrameRing(ring_fd), log_fd).answer)
+    os._exit(0)  # native destructors of a damaged recording may crash, and nobody needs them
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,382 @@
+"""A Project Aria recording in order of device time. Runs in the reader child: the one module that calls the native
+reader (``projectaria_tools``), which may die under any line of it.
+
+Every record of every stream is accounted for: read, counted (``Kind.OTHER`` and frames outside the plan are never
+touched), or reported as lost. A record's device time is the only time used; one that has none (-1), or a time more
+than a minute away from the rest of the recording, can't be placed: such records of counted streams are counted at the
+end, of others they are noted and left out. Times in nanoseconds, numbers in SI units as listed in ``wire.WIDTH``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from projectaria_tools.core import data_provider
+from projectaria_tools.core.sensor_data import TimeDomain, TrackingQuality, VioStatus
+
+from handrail.streams.errors import SourceError
+from handrail.streams.reader import wire
+from handrail.streams.reader.calibration import rig_from
+from handrail.streams.reader.plan import planned_frames
+from handrail.streams.samples import F64, I64, Kind
+from handrail.streams.source import DecodePlan
+
+WINDOW_NS = 10_000_000  # packed readings span at most this
+ANSWER_NS = 200_000_000  # one answer covers about this: one RGB frame (150 ms) does not hold up the stereo pairs
+WINDOW_RECORDS = 4096  # damaged times may pile up in one window
+PLAUSIBLE_GAP_NS = 60_000_000_000
+
+_CAMERAS = {214: Kind.RGB, 1201: Kind.SLAM, 211: Kind.EYE}  # by the number before the dash of a VRS stream id
+_SENSORS = {
+    "IMU": Kind.IMU, "MAGNETOMETER": Kind.MAG, "BAROMETER": Kind.BARO, "AUDIO": Kind.AUDIO, "EYE_GAZE": Kind.GAZE,
+    "HAND_POSE": Kind.HANDS, "VIO": Kind.POSE, "VIO_HIGH_FREQ": Kind.POSE,
+}  # fmt: skip
+
+# No sensor of the glasses reaches these: a value beyond is damage, and must not tilt the wearer's floor.
+_LIMIT: dict[Kind, F64] = {
+    Kind.IMU: np.array([500.0] * 3 + [100.0] * 3),
+    Kind.MAG: np.full(3, 0.05),
+    Kind.BARO: np.array([200_000.0, 200.0]),
+    Kind.POSE: np.array([1e6] * 3 + [1.01] * 4 + [50.0] * 3 + [100.0] * 3 + [20.0] * 3 + [1.0]),
+    Kind.GAZE: np.array([math.pi, math.pi, 1e3]),
+    Kind.HANDS: np.full(wire.WIDTH[Kind.HANDS], 5.0),
+}
+_MAY_BE_NAN = {Kind.GAZE, Kind.HANDS}
+_ONE_BY_ONE = {Kind.GAZE, Kind.HANDS}  # never packed: each is a sample of its own
+
+
+@dataclass(slots=True)
+class _Stream:
+    id: Any
+    label: str
+    kind: Kind
+    times: I64  # device ns by index; -1 where there is none
+    read: Callable[[int], list[float]] | None  # one packed reading; None for frames, audio and counted streams
+    size: tuple[int, int] | None = None  # px, cameras only
+    audio: tuple[float, int] = (0.0, 0)  # rate in Hz, channels
+
+
+@dataclass(slots=True)
+class _Window:
+    """What one 10 ms window of the recording gathers, per stream."""
+
+    items: list[wire.Item] = field(default_factory=list)
+    rows: dict[int, tuple[list[int], list[list[float]]]] = field(default_factory=dict)
+    counted: dict[int, tuple[int, int]] = field(default_factory=dict)  # count, last ns
+    lost: dict[int, tuple[int, int, str]] = field(default_factory=dict)  # count, last ns, first cause
+
+    def lose(self, stream: int, device_ns: int, cause: str, count: int = 1) -> None:
+        before, _, first = self.lost.get(stream, (0, 0, cause))
+        self.lost[stream] = (before + count, device_ns, first)
+
+
+class Recording:
+    def __init__(self, path: str, plan: DecodePlan, ring: wire.FrameRing) -> None:
+        """Raises SourceError where nothing of the file can be read."""
+        self._ring = ring
+        provider = data_provider.create_vrs_data_provider(path)
+        if provider is None:
+            raise SourceError("the native reader can't open it")
+        self._provider = provider
+        self._notes: list[str] = []
+        self._streams = self._find_streams()
+        self._order()
+        if not len(self._time):
+            raise SourceError("no stream in it has a record with a device time")
+        self._open_calibration(plan)
+
+    def opened(self) -> wire.Opened:
+        first, last = int(self._time[0]), int(self._time[-1])
+        return wire.Opened(
+            streams=tuple(wire.StreamInfo(s.label, s.kind) for s in self._streams),
+            rig=self._rig.to_json(), records=len(self._time), first_ns=first, last_ns=last,
+            loop_ns=self._loop_ns(), frames=tuple(len(s.times) for s in self._streams), notes=tuple(self._notes),
+        )  # fmt: skip
+
+    # ---- opening -----------------------------------------------------------------------------------------------
+
+    def _find_streams(self) -> list[_Stream]:
+        streams = []
+        for stream_id in self._provider.get_all_streams():
+            try:
+                streams.append(self._stream(stream_id))
+            except Exception as e:  # native errors come as several types; one bad stream leaves the others usable
+                self._notes.append(f"stream {stream_id}: can't be read ({e})")
+        return sorted(streams, key=lambda s: s.label)
+
+    def _stream(self, stream_id: Any) -> _Stream:
+        p = self._provider
+        label = p.get_label_from_stream_id(stream_id) or str(stream_id)
+        sensor = p.get_sensor_data_type(stream_id).name
+        number = int(str(stream_id).split("-")[0])
+        kind = _CAMERAS.get(number, Kind.OTHER) if sensor == "IMAGE" else _SENSORS.get(sensor, Kind.OTHER)
+        times = np.array(p.get_timestamps_ns(stream_id, TimeDomain.DEVICE_TIME), dtype=np.int64)
+        stream = _Stream(stream_id, label, kind, times, _reading(p, stream_id, sensor))
+        if sensor == "IMAGE":
+            c = p.get_image_configuration(stream_id)
+            stream.size = (int(c.image_width), int(c.image_height))
+        elif kind is Kind.AUDIO:
+            a = p.get_audio_configuration(stream_id)
+            stream.audio = (float(a.sample_rate), int(a.num_channels))
+        return stream
+
+    def _order(self) -> None:
+        """All records that have a place in time, in order of it: ``_time``, ``_of`` (stream), ``_index`` [records]."""
+        times = np.concatenate([s.times for s in self._streams]) if self._streams else np.zeros(0, dtype=np.int64)
+        of = np.repeat(np.arange(len(self._streams)), [len(s.times) for s in self._streams])
+        index = np.concatenate([np.arange(len(s.times)) for s in self._streams]) if self._streams else of
+        placed = _plausible(times)
+        self._unplaced: list[wire.Counted] = []
+        last = int(times[placed].max()) if placed.any() else 0
+        for i, stream in enumerate(self._streams):
+            missing = int(np.count_nonzero(~placed[of == i]))
+            if not missing:
+                continue
+            counted = stream.kind is Kind.OTHER
+            self._notes.append(
+                f"{stream.label}: {missing} of {len(stream.times)} records have no usable device time: "
+                + ("counted at the end" if counted else "left out")
+            )
+            if counted:
+                self._unplaced.append(wire.Counted(i, last, missing))
+        order = np.lexsort((index[placed], of[placed], times[placed]))
+        self._time, self._of, self._index = times[placed][order], of[placed][order], index[placed][order]
+
+    def _open_calibration(self, plan: DecodePlan) -> None:
+        version = self._provider.get_device_version().name
+        sizes = {s.label: s.size for s in self._streams if s.size is not None}
+        try:
+            calibration = self._provider.get_device_calibration()
+        except Exception as e:  # native errors come as several types
+            calibration = None
+            self._notes.append(f"calibration can't be read ({e})")
+        self._rig, notes = rig_from(calibration, 2 if version == "Gen2" else 1, sizes)
+        at = {s.label: np.flatnonzero(self._of == i) for i, s in enumerate(self._streams) if s.size is not None}
+        kinds = {s.label: s.kind for s in self._streams}
+        masks = planned_frames(plan, kinds, {k: self._time[v] for k, v in at.items()}, self._rig.stereo_pair)
+        self._planned = np.zeros(len(self._time), dtype=bool)
+        for label, mask in masks.items():
+            self._planned[at[label][mask]] = True
+        self._notes += [*notes, *_missing(self._streams, self._rig.stereo_pair)]
+
+    def _loop_ns(self) -> int:
+        """Laps don't overlap, and the slower of the stereo pair's and the recording's own rhythm goes on."""
+        spans = [int(self._time[-1] - self._time[0]) + 1_250_000]
+        for label in self._rig.stereo_pair or ():
+            times = next((s.times for s in self._streams if s.label == label), np.zeros(0, dtype=np.int64))
+            times = times[_plausible(times)]
+            if len(times) > 1:
+                spans.append(int(times[-1] - times[0] + np.median(np.diff(times))))
+        return max(spans)
+
+    # ---- reading -----------------------------------------------------------------------------------------------
+
+    def read(self, start: int, skip: frozenset[int]) -> wire.Batch:
+        """The windows from ``start`` that make up one answer; the last one also carries what has no place in time."""
+        self._ring.rewind()
+        items: list[wire.Item] = []
+        position, total = start, len(self._time)
+        while position < total:
+            end = self._window_end(position)
+            if position > start and not self._ring.has_room(int(self._planned[position:end].sum())):
+                break
+            items += self._window(position, end, skip)
+            position = end
+            if int(self._time[position - 1] - self._time[start]) >= ANSWER_NS:
+                break
+        self._ring.progress = -1
+        if position == total:
+            items += self._unplaced
+        return wire.Batch(tuple(items), position)
+
+    def _window_end(self, start: int) -> int:
+        end = int(np.searchsorted(self._time, self._time[start] + WINDOW_NS))
+        return min(end, start + WINDOW_RECORDS)
+
+    def _window(self, start: int, end: int, skip: frozenset[int]) -> list[wire.Item]:
+        window = _Window()
+        for position in range(start, end):
+            of, index, t = int(self._of[position]), int(self._index[position]), int(self._time[position])
+            if position in skip:
+                window.lose(of, t, "the reader died on it")
+                continue
+            try:
+                self._record(window, position, of, index, t)
+            except Exception as e:  # native errors come as several types; each record stands alone
+                window.lose(of, t, str(e).strip().split("\n")[0][:200] or type(e).__name__)
+        self._pack(window)
+        return sorted(window.items, key=lambda item: item.device_ns)
+
+    def _record(self, window: _Window, position: int, of: int, index: int, t: int) -> None:
+        stream = self._streams[of]
+        if stream.read is not None:
+            self._ring.progress = position
+            row = stream.read(index)
+            if len(row) != wire.WIDTH[stream.kind]:
+                raise SourceError(f"{len(row)} values where {wire.WIDTH[stream.kind]} belong")
+            times, rows = window.rows.setdefault(of, ([], []))
+            times.append(t)
+            rows.append(row)
+        elif stream.kind is Kind.AUDIO:
+            self._ring.progress = position
+            window.items.append(self._audio(of, index, t))
+        elif self._planned[position]:
+            self._ring.progress = position
+            window.items.append(self._frame(of, index, t))
+        elif stream.size is not None:
+            window.items.append(wire.Frame(of, t, *stream.size, index, math.nan, math.nan, None))
+        else:
+            count, _ = window.counted.get(of, (0, 0))
+            window.counted[of] = (count + 1, t)
+
+    def _frame(self, of: int, index: int, t: int) -> wire.Frame:
+        stream = self._streams[of]
+        assert stream.size is not None
+        width, height = stream.size
+        image, record = self._provider.get_image_data_by_index(stream.id, index)
+        if not image.is_valid():
+            raise SourceError("its image can't be decoded")
+        pixels = np.ascontiguousarray(image.to_numpy_array())
+        if pixels.dtype != np.uint8 or pixels.shape[:2] != (height, width) or pixels.ndim not in (2, 3):
+            raise SourceError(f"expected {width}x{height} pixels of 8 bit, got {pixels.shape} of {pixels.dtype}")
+        slot = self._ring.put(pixels)
+        if slot is None:
+            raise SourceError("more decoded frames at one time than there is room for")
+        exposure_s, gain = float(record.exposure_duration), float(record.gain)
+        return wire.Frame(of, t, width, height, index, exposure_s, gain, slot)
+
+    def _audio(self, of: int, index: int, t: int) -> wire.Audio:
+        stream = self._streams[of]
+        rate_hz, channels = stream.audio
+        data, record = self._provider.get_audio_data_by_index(stream.id, index)
+        raw = np.array(data.data, dtype=np.int64)
+        first = int(record.capture_timestamps_ns[0])
+        if channels <= 0 or not len(raw) or len(raw) % channels or not 0 <= t - first < 10**9:
+            raise SourceError(f"{len(raw)} values of {channels} channels over {t - first} ns are no audio block")
+        # 16-bit recordings (Gen 2) and 32-bit ones (Gen 1) come out on one scale.
+        full = max(int(data.max_amplitude), 1).bit_length()
+        pcm = np.clip(raw << max(31 - full, 0), -(2**31), 2**31 - 1).astype("<i4")
+        return wire.Audio(of, t, first, rate_hz, channels, pcm.tobytes())
+
+    def _pack(self, window: _Window) -> None:
+        for of, (times, values) in window.rows.items():
+            kind = self._streams[of].kind
+            t, v = np.array(times, dtype="<i8"), np.array(values, dtype="<f8").reshape(len(times), wire.WIDTH[kind])
+            bad = np.any(np.abs(v) > _LIMIT[kind], axis=1)
+            if kind not in _MAY_BE_NAN:
+                bad |= np.isnan(v[:, 0] if kind is Kind.BARO else v.sum(axis=1))
+            if bad.any():
+                window.lose(of, int(t[bad][-1]), "values no sensor gives", int(bad.sum()))
+            t, v = t[~bad], v[~bad]
+            step = 1 if kind in _ONE_BY_ONE else max(len(t), 1)
+            for i in range(0, len(t), step):
+                part = slice(i, i + step)
+                window.items.append(wire.Readings(of, int(t[part][-1]), t[part].tobytes(), v[part].tobytes()))
+        window.items += [wire.Counted(of, t, n) for of, (n, t) in window.counted.items()]
+        window.items += [wire.Lost(of, t, n, cause) for of, (n, t, cause) in window.lost.items()]
+
+
+def _plausible(times: I64) -> Any:
+    """Which times [N] lie with most of the others: the fullest run without a gap of a minute. -1 is missing."""
+    ok = times >= 0
+    if not ok.any():
+        return ok
+    ordered = np.sort(times[ok])
+    edges = np.flatnonzero(np.diff(ordered) > PLAUSIBLE_GAP_NS) + 1
+    runs = np.split(ordered, edges)
+    run = max(runs, key=len)
+    return ok & (times >= run[0]) & (times <= run[-1])
+
+
+def _missing(streams: list[_Stream], pair: tuple[str, str] | None) -> list[str]:
+    """One line for each thing guidance would like to have and this recording lacks."""
+    have = {s.kind for s in streams if len(s.times)}
+    labels = {s.label for s in streams if len(s.times)}
+    notes = []
+    if pair is None or not set(pair) <= labels:
+        notes.append("no forward SLAM camera pair: distances can't be judged")
+    if Kind.IMU not in have:
+        notes.append("no IMU: the floor can't be told from the wall by gravity")
+    for kind, what in ((Kind.GAZE, "gaze"), (Kind.HANDS, "hands"), (Kind.POSE, "pose")):
+        if kind not in have:
+            notes.append(f"no {what} in the recording (Gen 1 has none; MPS output beside it may)")
+    return notes
+
+
+# ---- one packed reading per native record --------------------------------------------------------------------------
+
+
+def _reading(provider: Any, stream_id: Any, sensor: str) -> Callable[[int], list[float]] | None:
+    match sensor:
+        case "IMU":
+            return lambda i: _imu(provider.get_imu_data_by_index(stream_id, i))
+        case "MAGNETOMETER":
+            return lambda i: list(provider.get_magnetometer_data_by_index(stream_id, i).mag_tesla)
+        case "BAROMETER":
+            return lambda i: _baro(provider.get_barometer_data_by_index(stream_id, i))
+        case "EYE_GAZE":
+            return lambda i: _gaze(provider.get_eye_gaze_data_by_index(stream_id, i))
+        case "HAND_POSE":
+            return lambda i: _hands(provider.get_hand_pose_data_by_index(stream_id, i))
+        case "VIO":
+            return lambda i: _vio(provider.get_vio_data_by_index(stream_id, i))
+        case "VIO_HIGH_FREQ":
+            return lambda i: _vio_high_frequency(provider.get_vio_high_freq_data_by_index(stream_id, i))
+    return None
+
+
+def _imu(d: Any) -> list[float]:
+    if not (d.accel_valid and d.gyro_valid):
+        raise SourceError("flagged as invalid by the recording")
+    return [*d.accel_msec2, *d.gyro_radsec]
+
+
+def _baro(d: Any) -> list[float]:
+    return [d.pressure, d.temperature]
+
+
+def _gaze(d: Any) -> list[float]:
+    if not d.combined_gaze_valid:
+        return [math.nan, math.nan, math.nan]
+    return [d.yaw, d.pitch, d.depth if d.spatial_gaze_point_valid and d.depth > 0 else math.nan]
+
+
+def _hands(d: Any) -> list[float]:
+    return [*_hand(d.left_hand), *_hand(d.right_hand)]
+
+
+def _hand(side: Any) -> list[float]:
+    if side is None or not side.confidence >= 0:
+        return [math.nan] * 73
+    normals = side.wrist_and_palm_normal_device
+    normal = [math.nan] * 3 if normals is None else normals.palm_normal_device
+    landmarks = [v for point in side.landmark_positions_device for v in point]
+    return [side.confidence, *side.get_wrist_position_device(), *side.get_palm_position_device(), *normal, *landmarks]
+
+
+def _vio(d: Any) -> list[float]:
+    """The body is the IMU there; poses and velocities are moved to the device origin."""
+    imu_device = d.transform_bodyimu_device.to_matrix()
+    odometry_imu = d.transform_odometry_bodyimu.to_matrix()
+    spin_imu = np.asarray(d.angular_velocity_in_bodyimu, dtype=np.float64).reshape(3)
+    velocity = np.asarray(d.linear_velocity_in_odometry, dtype=np.float64).reshape(3)
+    velocity = velocity + odometry_imu[:3, :3] @ np.cross(spin_imu, imu_device[:3, 3])
+    spin = imu_device[:3, :3].T @ spin_imu
+    gravity = np.asarray(d.gravity_in_odometry).reshape(3)
+    good = d.status == VioStatus.VALID and d.pose_quality == TrackingQuality.GOOD
+    return [*_pose(d.transform_odometry_bodyimu @ d.transform_bodyimu_device), *velocity, *spin, *gravity, float(good)]
+
+
+def _vio_high_frequency(d: Any) -> list[float]:
+    velocity, spin, gravity = d.device_linear_velocity_odometry, d.angular_velocity_device, d.gravity_odometry
+    quality = min(max(float(d.quality_score), 0.0), 1.0)
+    return [*_pose(d.transform_odometry_device), *velocity, *spin, *gravity, quality]
+
+
+def _pose(transform: Any) -> list[float]:
+    w, x, y, z, px, py, pz = transform.to_quat_and_translation().reshape(7)
+    return [px, py, pz, x, y, z, w]
