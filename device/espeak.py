@@ -39,6 +39,7 @@ class EspeakVoice:
         if importlib.util.find_spec("espeakng_loader") is None:
             raise MissingDependencyError("espeakng-loader isn't installed; run: pip install 'handrail[speech]'")
         self._child: _Child | None = None
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, "espeak")  # one: phrases are rendered one after the other
 
     @property
@@ -48,6 +49,8 @@ class EspeakVoice:
 
     async def render(self, text: str, rate_wpm: int) -> Sound:
         """[N] float32. ``rate_wpm`` is held to 80..450. Raises DeviceError: nothing to say, failed, hung or died."""
+        if self._closed:
+            raise DeviceError("espeak-ng: asked for a phrase after close()")
         request = Request(plain_text(text), rate_within(rate_wpm))
         with standing_still():
             reply = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, request)
@@ -58,6 +61,9 @@ class EspeakVoice:
         return speech(np.frombuffer(reply.pcm, "<i2").astype(np.float32) / np.float32(32768))
 
     async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         with standing_still():
             await asyncio.get_running_loop().run_in_executor(self._thread, self._lose_child)
         self._thread.shutdown()
@@ -65,6 +71,8 @@ class EspeakVoice:
     def _ask(self, request: Request) -> Reply:
         """In our thread. Whatever goes wrong on the way costs the child; the next phrase gets a new one."""
         try:
+            if self._child is not None and self._child.process.poll() is not None:
+                self._lose_child()  # it died while nobody asked: no reason to lose this phrase too
             if self._child is None:
                 self._child = _Child()
                 ready = self._child.receive(_START_S)

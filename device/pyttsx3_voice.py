@@ -35,16 +35,20 @@ class Pyttsx3Voice:
     def __init__(self) -> None:
         if importlib.util.find_spec("pyttsx3") is None:
             raise MissingDependencyError("pyttsx3 isn't installed; run: pip install 'handrail[pyttsx3]'")
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, "pyttsx3")
 
     async def render(self, text: str, rate_wpm: int) -> Sound:
         """[N] float32. ``rate_wpm`` is held to 80..450. Raises DeviceError, MissingDependencyError."""
+        if self._closed:
+            raise DeviceError("pyttsx3: asked for a phrase after close()")
         words, rate = plain_text(text), rate_within(rate_wpm)
         with standing_still():
             samples = await asyncio.get_running_loop().run_in_executor(self._thread, _render, words, rate)
         return speech(samples)
 
     async def close(self) -> None:
+        self._closed = True
         self._thread.shutdown()
 
 

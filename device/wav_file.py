@@ -21,7 +21,11 @@ class WavFile:
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=0)
         self.frames = 0
-        self._write(_header(0))
+        try:
+            self._write(_header(0))
+        except OSError:
+            self._file.close()
+            raise
 
     def append(self, block: F32) -> None:
         """[n, 2] in [-1, 1]."""

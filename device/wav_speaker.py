@@ -45,6 +45,8 @@ class WavSpeaker:
         except OSError as e:
             raise OutputError(f"{path}: can't be written ({e.strerror}); choose another --out") from e
         self._silence(self._buffer_ns * RATE_HZ // NS_PER_S)
+        if self.failed is not None:
+            raise OutputError(self.failed)
 
     def play(self, sound: Sound) -> TrackPlayback:
         """Its first sample goes out with the next period. On a failed or closed speaker it has ended already."""
