@@ -1,0 +1,137 @@
+"""The strip of floor ahead: how far it is seen, and where it ends in a drop.
+
+Pixels are sorted by where their rays would meet the floor, in three lanes across the walking corridor. A drop-off is a
+step between what lies before an edge and what is measured below it behind the edge, in two lanes at least; comparing
+neighbours keeps the floor's tilt out of it. Missing depth alone is unknown, never a drop; a mirror image in a shiny
+floor fills no lane. Knows one frame. Metres.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from handrail.runtime.reflex.field import Here
+from handrail.runtime.reflex.ground import Floor
+from handrail.runtime.reflex.obstacles import Sighting
+from handrail.runtime.reflex.rays import LevelRays
+from handrail.runtime.scene import CORRIDOR_HALF_WIDTH_M, Band, Thing
+
+F64 = NDArray[np.float64]
+
+LANES = 3  # across the corridor, 0.3 m each
+ROW_M, ROWS = 0.1, 50  # along it, to 5 m
+SMALLEST_DROP_M = 0.10  # half of it or more below the ground before the edge counts as below
+STEP_M = 0.17  # a stair's riser: half of it tells above from below
+FARTHEST_DROP_M = 4.2
+FEWEST_POINTS = 8  # in a lane's window
+BEFORE_ROWS, AFTER_ROWS = 6, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Counts [LANES, ROWS] of pixels whose rays meet the floor there."""
+
+    visible: F64
+    known: F64
+    on_floor: F64
+    below: F64  # clearly under the floor, by half a riser
+    depth_m: F64  # sum of heights of those below, negative
+
+
+def look_at_floor(rays: LevelRays, floor: Floor, here: Here) -> Strip:
+    down = rays.visible & (rays.directions[2] < -0.05)
+    v = rays.directions[:, down]  # [3, N]
+    q = rays.inverse_rho[down]
+    origin_z = rays.origin_m[2] - floor.z_m  # the camera is the floor's reference point
+    q_floor = (-v[2] + np.float32(floor.slope_x) * v[0] + np.float32(floor.slope_y) * v[1]) / np.float32(origin_z)
+    rho = 1.0 / np.maximum(q_floor, 1e-3)
+    dx = rho * v[0] + np.float32(rays.origin_m[0] - here.x_m)
+    dy = rho * v[1] + np.float32(rays.origin_m[1] - here.y_m)
+    c, s = np.float32(math.cos(here.reference_rad)), np.float32(math.sin(here.reference_rad))
+    ahead, left = c * dx + s * dy, c * dy - s * dx
+    lane = np.floor((left + CORRIDOR_HALF_WIDTH_M) * (LANES / (2 * CORRIDOR_HALF_WIDTH_M))).astype(np.int32)
+    row = (ahead / ROW_M).astype(np.int32)
+    inside = (lane >= 0) & (lane < LANES) & (ahead > 0) & (row < ROWS)
+    cell = (lane * ROWS + row)[inside]
+    q, v, q_floor = q[inside], v[:, inside], q_floor[inside]
+    known = np.isfinite(q)
+    # Height of the measured point over the floor: the ray climbs (q_floor - q) / q_floor of the way.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        height = np.float32(origin_z) * (1.0 - q_floor / q)
+    half = np.float32(STEP_M / 2)
+    on_floor = known & (np.abs(height) < half)
+    below = known & (height < -half)
+
+    def count(mask: NDArray[np.bool_], weights: NDArray[np.float32] | None = None) -> F64:
+        w = None if weights is None else weights[mask]
+        return np.bincount(cell[mask], w, minlength=LANES * ROWS).reshape(LANES, ROWS).astype(np.float64)
+
+    everything = np.ones(len(cell), bool)
+    deep = np.clip(height, -2.0, 0.0)
+    return Strip(count(everything), count(known), count(on_floor), count(below), count(below, deep))
+
+
+def floor_seen_to_m(strip: Strip) -> float:
+    """Along the corridor, bridging gaps of up to half a metre; 0 when no floor was seen."""
+    known, floor = strip.known.sum(axis=0), strip.on_floor.sum(axis=0)
+    seen = np.flatnonzero((known >= 6) & (floor >= 0.5 * known))
+    if len(seen) == 0:
+        return 0.0
+    gaps = np.flatnonzero(np.diff(seen) > 5)
+    last = seen[gaps[0]] if len(gaps) else seen[-1]
+    return float((last + 1) * ROW_M)
+
+
+def find_drop_off(strip: Strip, floor: Floor, here: Here, sd_inverse: float) -> Sighting | None:
+    """The nearest edge in the corridor, None when there is none or the floor isn't known."""
+    if not floor.known:
+        return None
+    edges = [_edge(strip.on_floor[i], strip.below[i], strip.known[i]) for i in range(LANES)]
+    lanes = [i for i, edge in enumerate(edges) if edge is not None]
+    rows = [edge for edge in edges if edge is not None]
+    if len(lanes) < 2 or max(rows) - min(rows) > 8:
+        return None
+    for i, edge in enumerate(edges):
+        if edge is None and _goes_on(strip, i, max(rows)):
+            return None
+    behind = slice(min(rows), min(rows) + 2 * AFTER_ROWS)
+    n = float(strip.below[lanes, behind].sum())
+    depth = float(strip.depth_m[lanes, behind].sum()) / n
+    if depth > -SMALLEST_DROP_M:
+        return None
+    row = min(rows)
+    centre = float(np.mean([lanes[k] for k in range(len(rows)) if rows[k] <= row + 1]))
+    ahead = row * ROW_M
+    left = (centre + 0.5) * (2 * CORRIDOR_HALF_WIDTH_M / LANES) - CORRIDOR_HALF_WIDTH_M
+    distance = math.hypot(ahead, left)
+    x, y = here.to_level(ahead, left)
+    return Sighting(
+        thing=Thing.DROP_OFF, band=Band.GROUND, x_m=x, y_m=y, distance_m=distance,
+        distance_sd_m=ROW_M + 0.5 * distance**2 * sd_inverse, bearing_sd_rad=0.15 / max(distance, 0.3),
+        centre_x_m=x, centre_y_m=y, width_m=len(lanes) * 2 * CORRIDOR_HALF_WIDTH_M / LANES,
+        top_m=0.0, bottom_m=depth, points=int(n), whole=False,
+    )
+
+
+def _edge(on_floor: F64, below: F64, known: F64) -> int | None:
+    """Row of the first edge in one lane: floor before it, below behind it."""
+    for row in range(BEFORE_ROWS, min(ROWS - AFTER_ROWS, round(FARTHEST_DROP_M / ROW_M))):
+        behind = slice(row, row + AFTER_ROWS)
+        n_behind = known[behind].sum()
+        if n_behind < FEWEST_POINTS or below[behind].sum() < 0.65 * n_behind or below[row] < 0.5 * known[row]:
+            continue
+        before = slice(row - BEFORE_ROWS, row)
+        n_before = known[before].sum()
+        if n_before >= FEWEST_POINTS and on_floor[before].sum() > 0.6 * n_before:
+            return row
+    return None
+
+
+def _goes_on(strip: Strip, lane: int, row: int) -> bool:
+    """Whether floor is seen in this lane behind the edge that other lanes have."""
+    behind = slice(row, row + 2 * AFTER_ROWS)
+    return bool(strip.on_floor[lane, behind].sum() > 0.5 * max(strip.known[lane, behind].sum(), FEWEST_POINTS))

@@ -1,0 +1,305 @@
+"""Obstacles over time: which of this frame's sightings is which, what moves, what is still there though out of view.
+
+A track holds its nearest point in the level frame, so that it stays put while the wearer walks and turns. It is
+confirmed by two of three looks, kept with growing uncertainty while out of view, and forgotten when rays pass through
+its place, by age, or behind the wearer. It moves only when that is established: odometry errs for all things alike, and
+a chair that walks would be told. Knows no pixels beyond asking the rays what they saw. Metres, level frame.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from handrail.runtime.reflex.depth import Pose
+from handrail.runtime.reflex.drops import LANES, ROW_M, ROWS, Strip
+from handrail.runtime.reflex.field import Here
+from handrail.runtime.reflex.ground import Floor
+from handrail.runtime.reflex.motion import Motion
+from handrail.runtime.reflex.obstacles import Sighting, band_of
+from handrail.runtime.reflex.rays import LevelRays
+from handrail.runtime.scene import CORRIDOR_HALF_WIDTH_M, Band, Obstacle, Thing
+
+F64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+NS_PER_S = 1_000_000_000
+GATE = 12.0  # squared sigmas
+NEAR_M = 2.0  # a solid sighting this near needs no second look
+FORGET_S = 8.0  # unseen, out of view
+FORGET_UNKNOWN_S = 4.0  # unseen, in view, but without depth there
+FORGET_MOVING_S = 2.0
+FORGET_UNCONFIRMED_S = 0.45
+FREE_LOOKS = 3  # looks through a confirmed track's place before it is gone
+WANDER_MSEC = 0.15  # how fast a static thing's nearest point may slide along it
+PROBES = 5  # heights at which the rays are asked about a track
+
+
+@dataclass(slots=True)
+class _Track:
+    id: int
+    thing: Thing
+    at: F64  # [2] nearest point
+    cov: F64  # [2, 2]
+    motion: Motion
+    first_ns: int
+    last_ns: int
+    width_m: float
+    top_m: float
+    bottom_m: float
+    bands: dict[Band, float]  # votes, in the order of Band
+    looks: int = 1
+    recent: list[bool] = field(default_factory=lambda: [True])  # seen in the last three frames
+    confirmed: bool = False
+    free: int = 0  # frames in a row in which rays passed through its place
+
+    @property
+    def band(self) -> Band:
+        """The lowest band with a fair share of the votes."""
+        total = sum(self.bands.values())
+        return next((b for b, votes in self.bands.items() if votes >= 0.3 * total), Band.HEAD)
+
+
+class Tracks:
+    """``update`` once a frame, in order of time; a frame that isn't newer than the last changes nothing."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._tracks: list[_Track] = []
+        self._next_id = 1
+        self._last_ns: int | None = None
+
+    def update(
+        self, sightings: list[Sighting], rays: LevelRays, strip: Strip, floor: Floor, pose: Pose, here: Here,
+        *, walking: bool,
+    ) -> None:
+        now_ns = pose.device_ns
+        if self._last_ns is not None and now_ns <= self._last_ns:
+            return
+        self.predict(pose)
+        pairs = self._pairs(sightings, here)
+        grounded = _bottom_seen(sightings, rays, floor)
+        for track in self._tracks:
+            seen = pairs.get(track.id)
+            track.recent = [*track.recent[-2:], seen is not None]
+            if seen is not None:
+                self._see(track, sightings[seen], here, now_ns, bottom_seen=bool(grounded[seen]))
+        taken = set(pairs.values())
+        states = _look_through([t for t in self._tracks if t.last_ns != now_ns], rays, strip, floor, here)
+        self._tracks = [t for t in self._tracks if self._keep(t, states.get(t.id), here, now_ns, walking)]
+        for i, sighting in enumerate(sightings):
+            if i not in taken:
+                self._start(sighting, here, now_ns)
+
+    def predict(self, pose: Pose) -> None:
+        """Move on in time without a look (also for frames that can't be used)."""
+        if self._last_ns is not None and pose.device_ns > self._last_ns:
+            dt_s = (pose.device_ns - self._last_ns) / NS_PER_S
+            odometry_var = float(pose.velocity_cov[0, 0] + pose.velocity_cov[1, 1]) / 2
+            for track in self._tracks:
+                track.motion.predict(dt_s, odometry_var)
+                unseen_s = (pose.device_ns - track.last_ns) / NS_PER_S
+                wander = WANDER_MSEC
+                if track.motion.moving:
+                    wander = 0.5
+                    if unseen_s < 1.0:
+                        track.at = track.at + track.motion.velocity * dt_s
+                track.cov = track.cov + np.eye(2) * (odometry_var * dt_s**2 + (wander * dt_s) ** 2)
+        if self._last_ns is None or pose.device_ns > self._last_ns:
+            self._last_ns = pose.device_ns
+
+    def obstacles(self, here: Here) -> tuple[Obstacle, ...]:
+        """Nearest first."""
+        out = [self._obstacle(t, here) for t in self._tracks]
+        return tuple(sorted(out, key=lambda o: (math.hypot(o.x_m - here.x_m, o.y_m - here.y_m), o.id)))
+
+    def _obstacle(self, t: _Track, here: Here) -> Obstacle:
+        along, across = _along_across(t.at, here)
+        distance = max(math.hypot(t.at[0] - here.x_m, t.at[1] - here.y_m), 0.1)
+        v = t.motion.velocity if t.motion.moving else np.zeros(2)
+        return Obstacle(
+            id=t.id, thing=t.thing, band=t.band, x_m=_mm(t.at[0]), y_m=_mm(t.at[1]),
+            distance_sd_m=_mm(math.sqrt(float(along @ t.cov @ along))),
+            bearing_sd_deg=round(math.degrees(math.atan2(math.sqrt(float(across @ t.cov @ across)), distance)), 2),
+            width_m=_mm(t.width_m), top_m=_mm(t.top_m), bottom_m=_mm(t.bottom_m),
+            vx_msec=_mm(v[0]), vy_msec=_mm(v[1]), moving=t.motion.moving,
+            looks=t.looks, confirmed=t.confirmed, first_device_ns=t.first_ns, last_device_ns=t.last_ns,
+        )
+
+    def _pairs(self, sightings: list[Sighting], here: Here) -> dict[int, int]:
+        """Track id -> index of its sighting: nearest first within the gate; ties by age of the track."""
+        costs = sorted(
+            (cost, track.id, i)
+            for track in self._tracks
+            for i, s in enumerate(sightings)
+            if (cost := _cost(track, s, here)) < GATE
+        )
+        pairs: dict[int, int] = {}
+        taken: set[int] = set()
+        for _, track_id, i in costs:
+            if track_id not in pairs and i not in taken:
+                pairs[track_id] = i
+                taken.add(i)
+        return pairs
+
+    def _see(self, t: _Track, s: Sighting, here: Here, now_ns: int, *, bottom_seen: bool) -> None:
+        at, R = np.array([s.x_m, s.y_m]), _sighting_cov(s, here)
+        innovation = at - t.at
+        S = t.cov + R
+        surprise = float(innovation @ np.linalg.solve(S, innovation))
+        if surprise > 6.0:  # it moved, or another part of it is nearest now: follow
+            t.cov = t.cov * (surprise / 3.0)
+            S = t.cov + R
+        gain = t.cov @ np.linalg.inv(S)
+        t.at = t.at + gain @ innovation
+        t.cov = (np.eye(2) - gain) @ t.cov
+        t.cov = 0.5 * (t.cov + t.cov.T)
+        if s.whole and s.width_m < 1.0 and s.thing is Thing.OBSTACLE:
+            t.motion.see(np.array([s.centre_x_m, s.centre_y_m]), R)
+        else:
+            t.motion.interrupt()
+        lowest = s.bottom_m if bottom_seen else min(s.bottom_m, t.bottom_m)
+        for band in t.bands:
+            t.bands[band] *= 0.8
+        t.bands[band_of(lowest)] += 1.0
+        t.bottom_m += 0.3 * (lowest - t.bottom_m)
+        t.top_m += 0.3 * (s.top_m - t.top_m)
+        t.width_m += 0.3 * (s.width_m - t.width_m)
+        t.looks += 1
+        t.last_ns = now_ns
+        t.free = 0
+        t.confirmed = t.confirmed or sum(t.recent) >= 2 or (s.solid and s.distance_m < NEAR_M)
+
+    def _start(self, s: Sighting, here: Here, now_ns: int) -> None:
+        R = _sighting_cov(s, here)
+        bands = dict.fromkeys(Band, 0.0)
+        bands[s.band] = 1.0
+        track = _Track(
+            id=self._next_id, thing=s.thing, at=np.array([s.x_m, s.y_m]), cov=R,
+            motion=Motion(np.array([s.centre_x_m, s.centre_y_m]), R), first_ns=now_ns, last_ns=now_ns,
+            width_m=s.width_m, top_m=s.top_m, bottom_m=s.bottom_m, bands=bands,
+            confirmed=s.solid and s.distance_m < NEAR_M,
+        )
+        self._next_id += 1
+        self._tracks.append(track)
+
+    def _keep(self, t: _Track, state: str | None, here: Here, now_ns: int, walking: bool) -> bool:
+        if t.last_ns == now_ns:
+            return True
+        unseen_s = (now_ns - t.last_ns) / NS_PER_S
+        t.free = t.free + 1 if state == "through" else t.free if state is None else 0
+        if t.free >= (FREE_LOOKS if t.confirmed else 1):
+            return False
+        if not t.confirmed:
+            return unseen_s < FORGET_UNCONFIRMED_S
+        if t.motion.moving:
+            return unseen_s < FORGET_MOVING_S
+        if state == "there" and unseen_s > 0.35 and self._covered(t, now_ns):
+            return False
+        ahead, _ = here.from_level(*t.at)
+        if walking and ahead < -1.5:
+            return False
+        return unseen_s < (FORGET_S if state != "unknown" else FORGET_UNKNOWN_S)
+
+    def _covered(self, t: _Track, now_ns: int) -> bool:
+        """Whether a track seen now has grown over this one."""
+        return any(
+            o.last_ns == now_ns and o.thing is t.thing
+            and math.hypot(*(o.at - t.at)) < 0.5 * (o.width_m + t.width_m) + 0.3
+            for o in self._tracks
+        )
+
+
+def _mm(value: float) -> float:
+    return round(float(value), 3)
+
+
+def _along_across(at: F64, here: Here) -> tuple[F64, F64]:
+    """Unit vectors along and across the line of sight."""
+    d = at - np.array([here.x_m, here.y_m])
+    d = d / max(math.hypot(*d), 1e-6)
+    return d, np.array([-d[1], d[0]])
+
+
+def _sighting_cov(s: Sighting, here: Here) -> F64:
+    along, across = _along_across(np.array([s.x_m, s.y_m]), here)
+    sd_across = s.distance_m * s.bearing_sd_rad + 0.02
+    return np.outer(along, along) * s.distance_sd_m**2 + np.outer(across, across) * sd_across**2
+
+
+def _cost(t: _Track, s: Sighting, here: Here) -> float:
+    """Squared sigmas between a track and a sighting; across the line of sight their widths give slack."""
+    if t.thing is not s.thing:
+        return math.inf
+    along, across = _along_across(np.array([s.x_m, s.y_m]), here)
+    d = np.array([s.x_m, s.y_m]) - t.at
+    da, dc = abs(float(d @ along)), abs(float(d @ across))
+    if da > 1.5 or dc > 3.0:
+        return math.inf
+    sd_along = math.sqrt(s.distance_sd_m**2 + float(along @ t.cov @ along)) + 0.08
+    slack = 0.5 * min(t.width_m, s.width_m) + 0.1
+    apart = s.bottom_m > t.top_m + 0.1 or s.top_m < t.bottom_m - 0.1
+    across_cost = (max(0.0, dc - slack) / 0.15) ** 2 + (dc / (slack + 0.5)) ** 2
+    return (da / sd_along) ** 2 + across_cost + (4.0 if apart else 0.0)
+
+
+def _bottom_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor) -> Mask:
+    """[N] whether depth shows what is under a sighting's lowest part: else it may reach further down."""
+    if not sightings or not floor.known:
+        return np.zeros(len(sightings), bool)
+    xy = np.array([[s.x_m, s.y_m] for s in sightings])
+    z = floor.z_at(xy[:, 0].astype(np.float32), xy[:, 1].astype(np.float32))
+    under = z + np.array([max(s.bottom_m - 0.15, 0.0) for s in sightings])
+    row, column, inverse, inside = rays.pixels_of(np.column_stack([xy, under]))
+    seen = rays.inverse_rho[row, column]
+    return np.asarray(inside & (seen < inverse + 3.0 * rays.sd_inverse))  # False where NaN
+
+
+def _look_through(
+    tracks: list[_Track], rays: LevelRays, strip: Strip, floor: Floor, here: Here
+) -> dict[int, str]:
+    """Track id -> "through" (rays end behind its place), "there", "unknown" (no depth), absent: out of view, hidden."""
+    things = [t for t in tracks if t.thing is Thing.OBSTACLE]
+    states = {t.id: s for t in tracks if t.thing is Thing.DROP_OFF and (s := _floor_there(t, strip, here))}
+    if not things:
+        return states
+    xy = np.array([t.at for t in things])
+    z = floor.z_at(xy[:, 0].astype(np.float32), xy[:, 1].astype(np.float32))
+    parts = np.linspace(0.1, 0.9, PROBES)
+    heights = np.array([[t.bottom_m + p * (t.top_m - t.bottom_m) for p in parts] for t in things])
+    points = np.concatenate(
+        [np.repeat(xy[:, None, :], PROBES, axis=1), (z[:, None] + heights)[..., None]], axis=-1
+    )  # [N, PROBES, 3]
+    row, column, inverse, inside = rays.pixels_of(points)
+    seen = rays.inverse_rho[row, column]
+    known = inside & np.isfinite(seen)
+    slack = 3.0 * rays.sd_inverse + 0.08 * inverse
+    through = known & (seen < inverse - slack)
+    there = known & (np.abs(seen - inverse) <= slack)
+    for i, t in enumerate(things):
+        if through[i].sum() >= 3 and through[i].sum() > 2 * there[i].sum():
+            states[t.id] = "through"
+        elif there[i].any():
+            states[t.id] = "there"
+        elif inside[i].any() and not known[i].any():
+            states[t.id] = "unknown"
+    return states
+
+
+def _floor_there(t: _Track, strip: Strip, here: Here) -> str | None:
+    """For a drop-off: "through" where floor goes on behind its edge."""
+    ahead, left = here.from_level(*t.at)
+    lane = math.floor((left + CORRIDOR_HALF_WIDTH_M) * LANES / (2 * CORRIDOR_HALF_WIDTH_M))
+    row = math.floor(ahead / ROW_M)
+    if not (0 <= lane < LANES and 0 <= row < ROWS - 4):
+        return None
+    behind = slice(row + 1, row + 7)
+    known = strip.known[lane, behind].sum()
+    if known < 8:
+        return "unknown" if strip.visible[lane, behind].sum() >= 8 else None
+    return "through" if strip.on_floor[lane, behind].sum() > 0.7 * known else "there"
