@@ -1,6 +1,6 @@
-"""Fakes of the two seams in ``sound``, for replays and tests that need no real sound. Times as the real ones keep them.
+"""Fakes of the two seams in ``sound``, for replays and tests that need no real sound. Times are as with real ones.
 
-``SilentVoice`` makes silence as long as espeak-ng would speak; ``PacedSpeaker`` plays into nothing, on the loop's clock.
+``SilentVoice`` is silent for as long as espeak-ng would speak; ``PacedSpeaker`` plays into nothing, on the loop's time.
 """
 
 from __future__ import annotations

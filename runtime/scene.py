@@ -120,12 +120,16 @@ def wrap_deg(angle: float) -> float:
     return a - 180.0 if a > 0 else a + 180.0
 
 
-def time_to_contact_s(o: Obstacle, w: Wearer) -> float | None:
-    """Seconds until the wearer, going on as now, reaches it; None when the gap isn't closing or it isn't in the way.
+class Closing(msgspec.Struct, frozen=True):
+    """How wearer and obstacle approach, going on as now, seen along their relative motion."""
 
-    The relative velocity is projected on the line to the obstacle; it is in the way when the path of the relative
-    motion passes within the corridor's half width (plus half the obstacle's width is not added: the nearest point is).
-    """
+    along_m: float  # to the point of the path that is nearest to it; negative once passed
+    across_m: float  # that point's distance from it
+    speed_msec: float  # relative
+
+
+def closing(o: Obstacle, w: Wearer) -> Closing | None:
+    """None when they don't move relative to each other (under 0.15 m/s: within the noise of both speeds)."""
     wx = w.speed_msec * math.cos(w.reference_rad) if w.travel_rad is not None else 0.0
     wy = w.speed_msec * math.sin(w.reference_rad) if w.travel_rad is not None else 0.0
     rx, ry = wx - o.vx_msec, wy - o.vy_msec
@@ -133,8 +137,16 @@ def time_to_contact_s(o: Obstacle, w: Wearer) -> float | None:
     if speed < 0.15:
         return None
     dx, dy = o.x_m - w.x_m, o.y_m - w.y_m
-    along = (dx * rx + dy * ry) / speed
-    across = abs(dx * ry - dy * rx) / speed
-    if along <= 0 or across > CORRIDOR_HALF_WIDTH_M:
+    return Closing((dx * rx + dy * ry) / speed, abs(dx * ry - dy * rx) / speed, speed)
+
+
+def time_to_contact_s(o: Obstacle, w: Wearer) -> float | None:
+    """Seconds until the wearer, going on as now, reaches it; None when the gap isn't closing or it isn't in the way.
+
+    It is in the way when the path of the relative motion passes within the corridor's half width of its nearest point.
+    (Half its width is not added: the nearest point is where it begins.)
+    """
+    c = closing(o, w)
+    if c is None or c.along_m <= 0 or c.across_m > CORRIDOR_HALF_WIDTH_M:
         return None
-    return along / speed
+    return c.along_m / c.speed_msec
