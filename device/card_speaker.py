@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Generator, Iterator
 from typing import Any, Literal
 
@@ -47,6 +48,8 @@ class CardSpeaker:
         self._open = True
         self._device = _open_device(backend, period_ms)
         self.name = f"card ({self._device.backend})"
+        # Forgotten until the interpreter ends, the device's thread would wait for it and it for the thread, for ever.
+        weakref.finalize(self, self._device.close)
         self._start_device()
         self._watch = asyncio.create_task(self._watch_device(), name="speaker watch")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from handrail.device.phrase_cache import PhraseCache
 from handrail.device.sound import Speaker, Voice
 from handrail.streams.errors import ConfigError
 
@@ -13,23 +12,17 @@ SpeakerKind = Literal["wav", "card", "null"]
 VoiceName = Literal["espeak", "pyttsx3"]
 
 
-def open_voice(name: VoiceName = "espeak") -> PhraseCache:
-    """A voice behind a ``PhraseCache``. Raises MissingDependencyError, and ConfigError for an unknown name.
-
-    The engine starts with the first phrase: ``prerender`` the notices before the session begins.
-    """
-    voice: Voice
+def open_voice(name: VoiceName = "espeak") -> Voice:
+    """The engine starts with the first phrase. Raises MissingDependencyError, and ConfigError for an unknown name."""
     if name == "espeak":
         from handrail.device.espeak import EspeakVoice
 
-        voice = EspeakVoice()
-    elif name == "pyttsx3":
+        return EspeakVoice()
+    if name == "pyttsx3":
         from handrail.device.pyttsx3_voice import Pyttsx3Voice
 
-        voice = Pyttsx3Voice()
-    else:
-        raise ConfigError(f"voice: expected espeak or pyttsx3, got {name!r}")
-    return PhraseCache(voice)
+        return Pyttsx3Voice()
+    raise ConfigError(f"voice: expected espeak or pyttsx3, got {name!r}")
 
 
 def open_speaker(kind: SpeakerKind, path: Path | None = None, period_ms: float = 10.0) -> Speaker:

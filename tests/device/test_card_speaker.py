@@ -1,6 +1,8 @@
 """The sound card's speaker on miniaudio's null device: its real thread, real time, no card."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -106,6 +108,22 @@ def test_closing_ends_what_plays_and_what_is_played_later() -> None:
         await speaker.close()
 
     asyncio.run(main())
+
+
+def test_a_speaker_that_nobody_closed_does_not_keep_the_process_from_ending() -> None:
+    program = """
+import asyncio, numpy as np
+from handrail.device.card_speaker import CardSpeaker
+from handrail.device.sound import Sound
+
+async def main():
+    speaker = CardSpeaker("null")
+    speaker.play(Sound(np.ones(100_000, np.float32), "x"))
+    await asyncio.sleep(0.05)
+
+asyncio.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=30).returncode == 0
 
 
 def test_a_card_is_refused_in_virtual_time() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from handrail.device import earcons
 from handrail.device.sound import F32, RATE_HZ, Sound
@@ -30,13 +31,14 @@ def energy(samples: F32) -> float:
     return float((samples.astype(np.float64) ** 2).sum())
 
 
-def spectrum(samples: F32) -> np.ndarray:
+def spectrum(samples: F32) -> NDArray[np.float64]:
     """Power in third-octave bands from 100 Hz, as shares of the whole."""
     power = np.abs(np.fft.rfft(samples, 2**15)) ** 2
     hz = np.fft.rfftfreq(2**15, 1 / RATE_HZ)
     edges = 100 * 2 ** (np.arange(20) / 3)
-    bands = np.array([power[(hz >= a) & (hz < b)].sum() for a, b in itertools.pairwise(edges)])
-    return bands / bands.sum()
+    bands: NDArray[np.float64] = np.array([power[(hz >= a) & (hz < b)].sum() for a, b in itertools.pairwise(edges)])
+    bands /= bands.sum()
+    return bands
 
 
 def pulses(sound: Sound) -> list[tuple[float, float, float]]:
@@ -72,10 +74,8 @@ def test_opposite_bearings_are_exact_mirror_images(
 def test_what_is_on_the_right_is_louder_and_earlier_in_the_right_ear(bearing_deg: float, distance_m: float) -> None:
     left, right = earcons.obstacle(distance_m, bearing_deg).samples.T
     assert energy(right) > energy(left)
-    first_left, first_right = (int(np.flatnonzero(np.abs(ear) > 0)[0]) for ear in (left, right) if ear.any()) if (
-        left.any()
-    ) else (1, 0)
-    assert first_right <= first_left
+    starts = [int(np.flatnonzero(ear)[0]) if ear.any() else len(ear) for ear in (left, right)]
+    assert starts[1] <= starts[0]
 
 
 def test_the_delay_between_the_ears_is_that_of_a_head() -> None:
