@@ -12,6 +12,7 @@ Z = rho * cos(phi[row])  (phi positive is up).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,7 @@ class DepthView:
     baseline_m: float
     disparity_sd_px: float  # one-sigma matching error
     T_device_rect: F64  # [4, 4]
+    shift_sd_px: float = 0.0  # one sigma of a shift common to all of the view: how the glasses are bent is an estimate
 
     def points_rect(self) -> F32:
         """[R, C, 3], NaN where unknown."""
@@ -47,8 +49,9 @@ class DepthView:
         )
 
     def rho_sd_m(self, rho_m: F32 | float) -> F32 | float:
-        """Standard deviation of rho: grows with its square."""
-        return rho_m * rho_m * (self.disparity_sd_px / (self.focal_px * self.baseline_m))
+        """Standard deviation of rho, matching and shift together: grows with its square."""
+        sd_px = math.hypot(self.disparity_sd_px, self.shift_sd_px)
+        return rho_m * rho_m * (sd_px / (self.focal_px * self.baseline_m))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from handrail.runtime.reflex.alignment import Alignment
+from handrail.runtime.reflex.attitude import Attitude
 from handrail.runtime.reflex.depth import DepthView
 from handrail.runtime.reflex.rectify import DISPARITIES, RectifiedPair, Rectifier
+from handrail.streams.cameras import Rig
 
 F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
@@ -27,8 +30,62 @@ LEAST_CORRELATION = 0.5  # pure noise reaches 0.3 at the best disparity, printed
 LEAST_DISPARITY_PX = 0.4  # everything beyond 80 m is said to be at 80 m: far, not unknown
 BORDER_PX = 4  # of the lens circle: vignetting makes false edges there
 DISPARITY_SD_PX = 0.35  # one sigma where textured, measured on the simulated world; see tests/runtime/test_stereo.py
-BRIGHT = 200.0  # where the 95th percentile of grey is brought before matching, so that penalties fit dusk too
-LARGEST_GAIN = 6.0
+FIRST_ROUNDS = 2
+LEARN_EVERY = 5  # frames: half a second
+LEAST_BEND_RAD = 0.0002  # a twentieth of a pixel: not worth new maps
+
+
+class StereoDepth:
+    """Native frames to depth for one rig: rectify, match, and learn how the glasses are bent.
+
+        depth = StereoDepth(rig)
+        view = depth.measure(left, right, device_ns, attitude)
+        ...                                                     # hand on what follows from the view
+        depth.learn()                                           # then, outside the path to the wearer
+    """
+
+    def __init__(self, rig: Rig) -> None:
+        self.rectifier = Rectifier(rig)
+        self.alignment = Alignment(self.rectifier)
+        self._matcher = StereoMatcher(self.rectifier)
+        self._newest: tuple[RectifiedPair, DepthView, Attitude | None] | None = None
+        self._frames = 0
+
+    def measure(self, left: U8, right: U8, device_ns: int, attitude: Attitude | None) -> DepthView:
+        """Depth from grey frames [H, W] of the two cameras; raises SourceError when they don't fit the calibration.
+
+        Without an attitude the view is aimed as if the head were level. The first call takes three times as long: it
+        looks, learns and looks again, as glasses fresh from the case are bent most.
+        """
+        first = self._frames == 0
+        self._frames += 1
+        view = self._look(left, right, device_ns, attitude)
+        for _ in range(FIRST_ROUNDS if first else 0):
+            self._learn()
+            view = self._look(left, right, device_ns, attitude)
+        return view
+
+    def learn(self) -> None:
+        """Learn the bend from the newest pair: from each in the first second, then from every fifth. Takes 15 ms."""
+        if self._frames <= 10 or self._frames % LEARN_EVERY == 0:
+            self._learn()
+
+    def _look(self, left: U8, right: U8, device_ns: int, attitude: Attitude | None) -> DepthView:
+        rows = self.rectifier.aim(None if attitude is None else attitude.R_level_device)
+        pair = self.rectifier.rectify(left, right, rows)
+        view = self._matcher.match(pair, device_ns, self.rectifier.focal_px * float(self.alignment.bend.sd_rad[1]))
+        self._newest = pair, view, attitude
+        return view
+
+    def _learn(self) -> None:
+        if self._newest is None:
+            return
+        pair, view, attitude = self._newest
+        self._newest = None
+        self.alignment.observe(pair, view, attitude)
+        angles = self.alignment.bend.angles_rad
+        if np.abs(angles - self.rectifier.bend_rad).max() > LEAST_BEND_RAD:
+            self.rectifier.bend(angles)
 
 
 class StereoMatcher:
@@ -47,10 +104,10 @@ class StereoMatcher:
         self._left_inside = cv2.erode(rectifier.left_sees.astype(np.uint8), kernel).astype(bool)
         self._right_inside = cv2.erode(rectifier.right_sees.astype(np.uint8), kernel).astype(bool)
 
-    def match(self, pair: RectifiedPair, device_ns: int) -> DepthView:
+    def match(self, pair: RectifiedPair, device_ns: int, shift_sd_px: float = 0.0) -> DepthView:
         """Depth of the left view; NaN where the two images don't show the same texture."""
         r, rows = self._rectifier, pair.rows
-        left, right = self._balanced(pair)
+        left, right = pair.bright_left, pair.bright_right
         disparity = self._sgm.compute(left, right).astype(np.float32) / 16.0  # [R, D + C]
         agree = self._correlation(left, right, disparity) >= LEAST_CORRELATION
         inside = self._left_inside[rows] & self._right_inside_at(disparity, rows)
@@ -68,17 +125,8 @@ class StereoMatcher:
             baseline_m=r.baseline_m,
             disparity_sd_px=DISPARITY_SD_PX,
             T_device_rect=r.T_device_rect,
+            shift_sd_px=shift_sd_px,
         )
-
-    def _balanced(self, pair: RectifiedPair) -> tuple[U8, U8]:
-        """Both images at one brightness: the cameras expose on their own (1.6 against 0.95 ms on a real corridor)."""
-        r = self._rectifier
-        both = (r.left_sees & r.right_sees)[pair.rows][::4, ::4]
-        left, right = pair.left[::4, ::4][both], pair.right[::4, ::4][both]
-        gain = float(np.clip(BRIGHT / max(float(np.percentile(left, 95)), 1.0), 1.0, LARGEST_GAIN))
-        ratio = float(np.clip(float(np.median(left)) / max(float(np.median(right)), 1.0), 0.3, 3.0))
-        bright_left = np.asarray(cv2.convertScaleAbs(pair.left, alpha=gain), dtype=np.uint8)
-        return bright_left, np.asarray(cv2.convertScaleAbs(pair.right, alpha=gain * ratio), dtype=np.uint8)
 
     def _correlation(self, left: U8, right: U8, disparity: F32) -> F32:
         """Normalised cross-correlation [-1, 1] of each left patch with the right patch it was matched to."""
