@@ -129,7 +129,7 @@ class RecordedSource:
             first_device_ns=opened.first_ns,
             duration_s=((laps - 1) * opened.loop_ns + opened.last_ns - opened.first_ns) / 1e9,
             recorded=True,
-            notes=opened.notes + mps.notes + outside,
+            notes=opened.notes + opened.damage + mps.notes + outside,
         )
 
     async def samples(self) -> AsyncIterator[Sample]:
@@ -140,6 +140,8 @@ class RecordedSource:
         yield replace(self._notice("end", detail), host_ns=now_ns())
 
     async def _captured(self) -> AsyncIterator[Sample]:
+        for line in self._opened.damage:
+            yield self._notice("fault", f"the recording is damaged: {line}")
         for lap in range(self._laps):
             shift_ns = lap * self._opened.loop_ns
             if lap:
@@ -164,17 +166,17 @@ class RecordedSource:
         position, total = 0, self._opened.records
         try:
             while position < total:
-                reading = await (self._ahead or self._ask(position))
+                reading = await (self._ahead or self._ask(position, lap))
                 position = reading.position
-                self._ahead = self._ask(position) if position < total else None
+                self._ahead = self._ask(position, lap) if position < total else None
                 for sample in self._converted(reading, lap):
                     yield sample
         except HandrailError as e:
             self._lost = e
             yield self._notice("fault", str(e))
 
-    def _ask(self, position: int) -> asyncio.Task[Reading]:
-        return asyncio.create_task(self._reader.read(position), name="reader")
+    def _ask(self, position: int, lap: int) -> asyncio.Task[Reading]:
+        return asyncio.create_task(self._reader.read(position, lap), name="reader")
 
     async def close(self) -> None:
         """Let go of the child; before the reader itself is closed."""

@@ -2,7 +2,7 @@
 
     python -m handrail.streams.reader RING_FD LOG_FD
 
-What native code prints goes to the log, a memfd that is emptied at every request: its tail explains a death.
+What native code prints goes to the log, emptied at every request (``chatter``).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import sys
 
 from handrail.streams.child import serve
 from handrail.streams.reader import wire
+from handrail.streams.reader.chatter import Chatter
 
 ORPHAN_LIMIT_S = 120.0  # a request hanging in native code ends by itself, should nobody be left to kill it
 
 
 class Server:
-    def __init__(self, ring: wire.FrameRing, log_fd: int) -> None:
-        self._ring, self._log_fd = ring, log_fd
+    def __init__(self, ring: wire.FrameRing, chatter: Chatter) -> None:
+        self._ring, self._chatter = ring, chatter
         self._recording: object = None
 
     def answer(self, message: bytes) -> bytes:
-        os.dup2(self._log_fd, 1)
-        os.dup2(self._log_fd, 2)
-        os.ftruncate(self._log_fd, 0)
+        self._chatter.capture()
+        self._chatter.clear()
         signal.setitimer(signal.ITIMER_REAL, ORPHAN_LIMIT_S)
         try:
             return wire.encode(self._answer(wire.decode_request(message)))
@@ -40,18 +40,18 @@ class Server:
                 from handrail.streams.reader.recording import Recording
             except ImportError as e:
                 return wire.Failed(str(e), missing=True)
-            self._recording = recording = Recording(request.path, request.plan, self._ring)
+            self._recording = recording = Recording(request.path, request.plan, self._ring, self._chatter)
             return recording.opened()
         from handrail.streams.reader.recording import Recording
 
         assert isinstance(self._recording, Recording)
-        return self._recording.read(request.position, frozenset(request.skip))
+        return self._recording.read(request.position, request.lap, frozenset(request.skip))
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
     ring_fd, log_fd = (int(a) for a in sys.argv[1:3])
-    serve(Server(wire.FrameRing(ring_fd), log_fd).answer)
+    serve(Server(wire.FrameRing(ring_fd), Chatter(log_fd)).answer)
     os._exit(0)  # native destructors of a damaged recording may crash, and nobody needs them
 
 

@@ -12,24 +12,32 @@ Mask = NDArray[np.bool_]
 
 
 def planned_frames(
-    plan: DecodePlan, kinds: dict[str, Kind], times: dict[str, I64], pair: tuple[str, str] | None
+    plan: DecodePlan,
+    kinds: dict[str, Kind],
+    times: dict[str, I64],
+    pair: tuple[str, str] | None,
+    last: dict[str, int] | None = None,
 ) -> dict[str, Mask]:
-    """Per camera label the frames to decode, [N]. Both of the stereo pair are taken in step, or neither."""
+    """Per camera label the frames to decode, [N]. Both of the stereo pair are taken in step, or neither.
+
+    ``last``: per label the frame decoded last before these, e.g. in the lap before.
+    """
     masks: dict[str, Mask] = {}
+    last = last or {}
     for label in times:
         fallback = plan.rgb_hz if kinds[label] is Kind.RGB else 0.0
-        masks[label] = thinned(times[label], plan.other_hz.get(label, fallback))
+        masks[label] = thinned(times[label], plan.other_hz.get(label, fallback), last.get(label))
     if pair is not None and pair[0] in times and pair[1] in times:
         left, right = pair
         with_partner, partner = _partners(times[left], times[right])
-        chosen = thinned(times[left][with_partner], plan.stereo_hz)
+        chosen = thinned(times[left][with_partner], plan.stereo_hz, last.get(left))
         masks[left][with_partner[chosen]] = True
         masks[right][partner[chosen]] = True
     return masks
 
 
-def thinned(times: I64, rate_hz: float) -> Mask:
-    """Of frames at ``times`` [N], in order, those that make at most about ``rate_hz``.
+def thinned(times: I64, rate_hz: float, last: int | None = None) -> Mask:
+    """Of frames at ``times`` [N], in order, those that make at most about ``rate_hz``, given one decoded at ``last``.
 
     A quarter of the frame spacing is allowed for jitter, so that 10 Hz from a 10 Hz camera takes every frame.
     """
@@ -37,7 +45,6 @@ def thinned(times: I64, rate_hz: float) -> Mask:
     if rate_hz <= 0.0 or not len(times):
         return mask
     wait_ns = 1e9 / rate_hz - _spacing(times) / 4
-    last: int | None = None
     for i, t in enumerate(times.tolist()):
         if last is None or t - last >= wait_ns:
             mask[i], last = True, t

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from handrail.streams.child import Child, ChildDied
 from handrail.streams.errors import MissingDependencyError, SourceError
 from handrail.streams.reader import wire
+from handrail.streams.reader.chatter import Chatter
 from handrail.streams.source import DecodePlan
 
 INSTALL = "pip install --no-deps projectaria-tools==2.3.0"
@@ -25,7 +25,6 @@ OPEN_LIMIT_S = 60.0  # a long recording is indexed first
 ANSWER_LIMIT_S = 15.0  # an answer takes 0.1 s; a machine may be busy
 DEATHS_IN_A_ROW = 8
 DEATHS_IN_ALL = 64
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Reader:
         self._open_message = wire.encode(wire.Open(path, plan))
         self._answer_limit_s = answer_limit_s
         self._ring_fd = wire.FrameRing.create_fd()
-        self._log_fd = os.memfd_create("handrail-reader-log")
+        self._log_fd = Chatter.create_fd()
         self._ring = wire.FrameRing(self._ring_fd)
         fds = (self._ring_fd, self._log_fd)
         self._child = Child(
@@ -66,15 +65,15 @@ class Reader:
         except ChildDied as e:
             raise SourceError(f"the recording is damaged: the Aria reader {_how(e)} opening it{self._said()}") from e
 
-    async def read(self, position: int) -> Reading:
-        """One answer from ``position`` on. Raises SourceError when the child is lost too often."""
+    async def read(self, position: int, lap: int = 0) -> Reading:
+        """One answer from ``position`` of a lap on. Raises SourceError when the child is lost too often."""
         deaths: list[str] = []
         while True:
             try:
                 self._ring.progress = -1
                 if self._child.pid is None:
                     await self._open()
-                request = wire.Read(position, tuple(sorted(self._skip)))
+                request = wire.Read(position, lap, tuple(sorted(self._skip)))
                 answer = await self._ask(wire.encode(request), self._answer_limit_s)
             except ChildDied as e:
                 deaths.append(self._after_death(position, e, len(deaths) + 1))
@@ -129,12 +128,9 @@ class Reader:
         return Reading(batch.items, pixels, batch.position, deaths, tuple(damage))
 
     def _said(self) -> str:
-        """The last error line that native code printed, in brackets; empty when there is none."""
-        size = os.fstat(self._log_fd).st_size
-        tail = os.pread(self._log_fd, 8192, max(0, size - 8192)).decode("utf-8", "replace")
-        lines = [line.strip() for line in _COLOUR.sub("", tail).splitlines()]
-        errors = [line for line in lines if re.search(r"error|fail|terminate|what\(\)|invalid", line, re.IGNORECASE)]
-        return f" ({errors[-1][:160]})" if errors else ""
+        """The last complaint of native code, in brackets; empty when there is none."""
+        complaints = Chatter(self._log_fd).complaints()
+        return f" ({complaints[-1]})" if complaints else ""
 
 
 def _how(died: ChildDied) -> str:

@@ -21,6 +21,7 @@ from projectaria_tools.core.sensor_data import TimeDomain, TrackingQuality, VioS
 from handrail.streams.errors import SourceError
 from handrail.streams.reader import wire
 from handrail.streams.reader.calibration import rig_from
+from handrail.streams.reader.chatter import Chatter
 from handrail.streams.reader.plan import planned_frames
 from handrail.streams.samples import F64, I64, Kind
 from handrail.streams.source import DecodePlan
@@ -75,9 +76,9 @@ class _Window:
 
 
 class Recording:
-    def __init__(self, path: str, plan: DecodePlan, ring: wire.FrameRing) -> None:
+    def __init__(self, path: str, plan: DecodePlan, ring: wire.FrameRing, chatter: Chatter) -> None:
         """Raises SourceError where nothing of the file can be read."""
-        self._ring = ring
+        self._ring, self._chatter = ring, chatter
         provider = data_provider.create_vrs_data_provider(path)
         if provider is None:
             raise SourceError("the native reader can't open it")
@@ -87,7 +88,10 @@ class Recording:
         self._order()
         if not len(self._time):
             raise SourceError("no stream in it has a record with a device time")
-        self._open_calibration(plan)
+        self._open_calibration()
+        self._plan, self._lap, self._decoded_ns = plan, -1, dict[str, int]()
+        self._plan_lap(0)
+        self._damage = list(dict.fromkeys(chatter.complaints()))[:5]
 
     def opened(self) -> wire.Opened:
         first, last = int(self._time[0]), int(self._time[-1])
@@ -95,6 +99,7 @@ class Recording:
             streams=tuple(wire.StreamInfo(s.label, s.kind) for s in self._streams),
             rig=self._rig.to_json(), records=len(self._time), first_ns=first, last_ns=last,
             loop_ns=self._loop_ns(), frames=tuple(len(s.times) for s in self._streams), notes=tuple(self._notes),
+            damage=tuple(self._damage),
         )  # fmt: skip
 
     # ---- opening -----------------------------------------------------------------------------------------------
@@ -146,7 +151,7 @@ class Recording:
         order = np.lexsort((index[placed], of[placed], times[placed]))
         self._time, self._of, self._index = times[placed][order], of[placed][order], index[placed][order]
 
-    def _open_calibration(self, plan: DecodePlan) -> None:
+    def _open_calibration(self) -> None:
         version = self._provider.get_device_version().name
         sizes = {s.label: s.size for s in self._streams if s.size is not None}
         try:
@@ -155,13 +160,24 @@ class Recording:
             calibration = None
             self._notes.append(f"calibration can't be read ({e})")
         self._rig, notes = rig_from(calibration, 2 if version == "Gen2" else 1, sizes)
+        self._notes += [*notes, *_missing(self._streams, self._rig.stereo_pair)]
+
+    def _plan_lap(self, lap: int) -> None:
+        """Choose the frames to decode in that lap: the rates of the plan hold across the seams too."""
         at = {s.label: np.flatnonzero(self._of == i) for i, s in enumerate(self._streams) if s.size is not None}
         kinds = {s.label: s.kind for s in self._streams}
-        masks = planned_frames(plan, kinds, {k: self._time[v] for k, v in at.items()}, self._rig.stereo_pair)
-        self._planned = np.zeros(len(self._time), dtype=bool)
-        for label, mask in masks.items():
-            self._planned[at[label][mask]] = True
-        self._notes += [*notes, *_missing(self._streams, self._rig.stereo_pair)]
+        times = {label: self._time[positions] for label, positions in at.items()}
+        if lap < self._lap:
+            self._lap, self._decoded_ns = -1, {}
+        while self._lap < lap:
+            self._lap += 1
+            self._decoded_ns = {label: t - self._loop_ns() for label, t in self._decoded_ns.items()}
+            masks = planned_frames(self._plan, kinds, times, self._rig.stereo_pair, self._decoded_ns)
+            self._planned = np.zeros(len(self._time), dtype=bool)
+            for label, mask in masks.items():
+                self._planned[at[label][mask]] = True
+                if mask.any():
+                    self._decoded_ns[label] = int(times[label][mask][-1])
 
     def _loop_ns(self) -> int:
         """Laps don't overlap, and the slower of the stereo pair's and the recording's own rhythm goes on."""
@@ -175,8 +191,9 @@ class Recording:
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
-    def read(self, start: int, skip: frozenset[int]) -> wire.Batch:
+    def read(self, start: int, lap: int, skip: frozenset[int]) -> wire.Batch:
         """The windows from ``start`` that make up one answer; the last one also carries what has no place in time."""
+        self._plan_lap(lap)
         self._ring.rewind()
         items: list[wire.Item] = []
         position, total = start, len(self._time)
@@ -207,6 +224,7 @@ class Recording:
             try:
                 self._record(window, position, of, index, t)
             except Exception as e:  # native errors come as several types; each record stands alone
+                self._chatter.complaints()  # these are its own, not the next record's
                 window.lose(of, t, str(e).strip().split("\n")[0][:200] or type(e).__name__)
         self._pack(window)
         return sorted(window.items, key=lambda item: item.device_ns)
@@ -214,30 +232,36 @@ class Recording:
     def _record(self, window: _Window, position: int, of: int, index: int, t: int) -> None:
         stream = self._streams[of]
         if stream.read is not None:
-            self._ring.progress = position
-            row = stream.read(index)
+            row = self._native(position, stream.read, index)
             if len(row) != wire.WIDTH[stream.kind]:
                 raise SourceError(f"{len(row)} values where {wire.WIDTH[stream.kind]} belong")
             times, rows = window.rows.setdefault(of, ([], []))
             times.append(t)
             rows.append(row)
         elif stream.kind is Kind.AUDIO:
-            self._ring.progress = position
-            window.items.append(self._audio(of, index, t))
+            data, record = self._native(position, self._provider.get_audio_data_by_index, stream.id, index)
+            window.items.append(_audio(of, t, stream.audio, data, record))
         elif self._planned[position]:
-            self._ring.progress = position
-            window.items.append(self._frame(of, index, t))
+            image, record = self._native(position, self._provider.get_image_data_by_index, stream.id, index)
+            window.items.append(self._frame(of, index, t, image, record))
         elif stream.size is not None:
             window.items.append(wire.Frame(of, t, *stream.size, index, math.nan, math.nan, None))
         else:
             count, _ = window.counted.get(of, (0, 0))
             window.counted[of] = (count + 1, t)
 
-    def _frame(self, of: int, index: int, t: int) -> wire.Frame:
+    def _native(self, position: int, read: Callable[..., Any], *args: Any) -> Any:
+        """Read one record, leaving a trace of which. Raises what it raises, and SourceError for what it only prints."""
+        self._ring.progress = position
+        result = read(*args)
+        if complaints := self._chatter.complaints():
+            raise SourceError(complaints[-1])
+        return result
+
+    def _frame(self, of: int, index: int, t: int, image: Any, record: Any) -> wire.Frame:
         stream = self._streams[of]
         assert stream.size is not None
         width, height = stream.size
-        image, record = self._provider.get_image_data_by_index(stream.id, index)
         if not image.is_valid():
             raise SourceError("its image can't be decoded")
         pixels = np.ascontiguousarray(image.to_numpy_array())
@@ -248,19 +272,6 @@ class Recording:
             raise SourceError("more decoded frames at one time than there is room for")
         exposure_s, gain = float(record.exposure_duration), float(record.gain)
         return wire.Frame(of, t, width, height, index, exposure_s, gain, slot)
-
-    def _audio(self, of: int, index: int, t: int) -> wire.Audio:
-        stream = self._streams[of]
-        rate_hz, channels = stream.audio
-        data, record = self._provider.get_audio_data_by_index(stream.id, index)
-        raw = np.array(data.data, dtype=np.int64)
-        first = int(record.capture_timestamps_ns[0])
-        if channels <= 0 or not len(raw) or len(raw) % channels or not 0 <= t - first < 10**9:
-            raise SourceError(f"{len(raw)} values of {channels} channels over {t - first} ns are no audio block")
-        # 16-bit recordings (Gen 2) and 32-bit ones (Gen 1) come out on one scale.
-        full = max(int(data.max_amplitude), 1).bit_length()
-        pcm = np.clip(raw << max(31 - full, 0), -(2**31), 2**31 - 1).astype("<i4")
-        return wire.Audio(of, t, first, rate_hz, channels, pcm.tobytes())
 
     def _pack(self, window: _Window) -> None:
         for of, (times, values) in window.rows.items():
@@ -278,6 +289,18 @@ class Recording:
                 window.items.append(wire.Readings(of, int(t[part][-1]), t[part].tobytes(), v[part].tobytes()))
         window.items += [wire.Counted(of, t, n) for of, (n, t) in window.counted.items()]
         window.items += [wire.Lost(of, t, n, cause) for of, (n, t, cause) in window.lost.items()]
+
+
+def _audio(of: int, t: int, rate_and_channels: tuple[float, int], data: Any, record: Any) -> wire.Audio:
+    rate_hz, channels = rate_and_channels
+    raw = np.array(data.data, dtype=np.int64)
+    first = int(record.capture_timestamps_ns[0])
+    if channels <= 0 or not len(raw) or len(raw) % channels or not 0 <= t - first < 10**9:
+        raise SourceError(f"{len(raw)} values of {channels} channels over {t - first} ns are no audio block")
+    # 16-bit recordings (Gen 2) and 32-bit ones (Gen 1) come out on one scale.
+    full = max(int(data.max_amplitude), 1).bit_length()
+    pcm = np.clip(raw << max(31 - full, 0), -(2**31), 2**31 - 1).astype("<i4")
+    return wire.Audio(of, t, first, rate_hz, channels, pcm.tobytes())
 
 
 def _plausible(times: I64) -> Any:

@@ -39,6 +39,7 @@ class Read(msgspec.Struct, frozen=True, tag="read"):
     """The records from ``position`` of the recording's order of time, about 200 ms of them, without ``skip``."""
 
     position: int
+    lap: int  # of a looped recording: the decoding plan goes on across seams
     skip: tuple[int, ...]
 
 
@@ -59,6 +60,7 @@ class Opened(msgspec.Struct, frozen=True, tag="opened"):
     loop_ns: int  # shift of device time from one lap of a looped recording to the next
     frames: tuple[int, ...]  # per stream: records, so that frame numbers go on counting from lap to lap
     notes: tuple[str, ...]
+    damage: tuple[str, ...]  # what native code complained of; records may be missing without any other sign
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
