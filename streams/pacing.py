@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from handrail.streams.clock import now_ns, sleep_until_ns
-from handrail.streams.samples import Kind, Sample
+from handrail.streams.samples import Kind, Notice, Sample
 from handrail.streams.source import DECLARED_DELAY_MS
 
 
@@ -20,12 +20,19 @@ async def paced(
     first_device_ns: int,
     delay_ms: Mapping[Kind, float] = DECLARED_DELAY_MS,
 ) -> AsyncIterator[Sample]:
-    """Yield each sample at its arrival with ``host_ns`` set to it. ``captured`` must come in order of ``device_ns``."""
+    """Yield each sample at its arrival with ``host_ns`` set to it. ``captured`` must come in order of ``device_ns``.
+
+    A closing ``Notice("end")`` arrives after all that was captured before it, whatever the delays.
+    """
     start_ns = now_ns()
     waiting: list[tuple[int, str, int, Sample]] = []
     shortest_ns = int(min(delay_ms.values()) * 1e6)
     sequence = 0
+    end: Sample | None = None
     async for sample in captured:
+        if isinstance(sample.payload, Notice) and sample.payload.what == "end":
+            end = sample
+            continue
         due = start_ns + sample.device_ns - first_device_ns + int(delay_ms[sample.stream.kind] * 1e6)
         heapq.heappush(waiting, (due, sample.stream.label, sequence, sample))
         sequence += 1
@@ -34,6 +41,8 @@ async def paced(
             yield await _arrive(waiting)
     while waiting:
         yield await _arrive(waiting)
+    if end is not None:
+        yield replace(end, host_ns=now_ns())
 
 
 async def _arrive(waiting: list[tuple[int, str, int, Sample]]) -> Sample:

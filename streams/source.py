@@ -4,7 +4,8 @@
         async for sample in source.samples():
             ...
 
-URIs: ``vrs:PATH[?loop=N][&non_causal=1]`` a recording, ``world:SEED[?gen=1|2][&seconds=S][&...]`` the simulated world.
+URIs: ``vrs:PATH[?loop=N][&non_causal=1]`` a recording, ``world:SEED[?gen=1|2][&seconds=S][&...]`` the simulated world,
+``tape:PATH`` what another source delivered.
 Samples come in order of arrival (``host_ns``), paced on the running loop's clock: at capture plus the stream's delay.
 """
 
@@ -74,4 +75,9 @@ def open_source(uri: str, plan: DecodePlan) -> AbstractAsyncContextManager[Sourc
         from handrail.streams.world.source import open_world
 
         return open_world(path, plan, options)
-    raise SourceError(f"source {uri!r}: expected vrs:PATH or world:SEED" + ("" if colon else " (no scheme given)"))
+    if scheme == "tape" and path:
+        from handrail.streams.tape import open_tape
+
+        return open_tape(path, plan, options)
+    missing = "" if colon else " (no scheme given)"
+    raise SourceError(f"source {uri!r}: expected vrs:PATH, world:SEED or tape:PATH{missing}")

@@ -119,19 +119,20 @@ class Renderer:
     def _opaque(self, origins: F32, directions: F32, pixel_rad: float, colour: bool) -> tuple[F32, F32]:
         """Radiance and distance of the first opaque face along each ray."""
         hits = self._caster.first_hits(origins, directions)
-        missed = hits.triangle < 0
+        missed = hits.triangle < 0  # a ray may slip through the seam of two faces
         t = np.where(missed, 0, hits.triangle)
+        distance = np.where(missed, np.float32(100.0), hits.distance)
         n = self._normal
         facing = np.abs(n[0][t] * directions[:, 0] + n[1][t] * directions[:, 1] + n[2][t] * directions[:, 2])
         # A pixel covers distance * angle across the line of sight and 1 / cosine as much along it: take the mean.
-        footprint = hits.distance * np.float32(pixel_rad) / np.sqrt(np.maximum(facing, 0.02)) / self._grain[t]
+        footprint = distance * np.float32(pixel_rad) / np.sqrt(np.maximum(facing, 0.02)) / self._grain[t]
         pattern = noise(*_at(self._texture_uv, t, hits.u, hits.v), footprint)
         lux = look_up(self._light, *_at(self._light_xy, t, hits.u, hits.v))
         albedo = self._mean[t] * np.maximum(1.0 + self._contrast[t] * pattern, 0.04)
         radiance = np.where(missed, 0.0, albedo * lux + self._glow[t]).astype(np.float32)
         if colour:
-            return radiance[:, None] * self._tint[t], hits.distance
-        return radiance, hits.distance
+            return radiance[:, None] * self._tint[t], distance
+        return radiance, distance
 
 
 def _pattern_offset(face: Face) -> float:

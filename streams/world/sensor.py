@@ -32,7 +32,7 @@ class Sensor:
 
 
 SLAM_SENSOR = Sensor(levels_per_cd_s=900.0, longest_s=0.010, highest_gain=16.0)
-RGB_SENSOR = Sensor(levels_per_cd_s=90.0, longest_s=0.010, highest_gain=16.0)
+RGB_SENSOR = Sensor(levels_per_cd_s=90.0, longest_s=0.016, highest_gain=32.0)
 
 
 def metered(sensor: Sensor, mean_cd: float) -> tuple[float, float]:

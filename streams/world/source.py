@@ -34,7 +34,7 @@ from handrail.streams.samples import (
     Sample,
     Stream,
 )
-from handrail.streams.source import DECLARED_DELAY_MS, DecodePlan, SourceInfo
+from handrail.streams.source import DecodePlan, SourceInfo
 from handrail.streams.world import inertial, sensor
 from handrail.streams.world.render import Eye, Renderer, eye
 from handrail.streams.world.scenario import FIRST_DEVICE_NS, Scenario, device_ns, scenario
@@ -98,17 +98,16 @@ class WorldSource:
         return paced(self.captured(), self.info.first_device_ns)
 
     async def captured(self) -> AsyncIterator[Sample]:
-        end_s = self.info.duration_s
-        assert end_s is not None
         parts = [self._frames(stream) for stream in self.info.streams if stream.kind in (Kind.SLAM, Kind.RGB, Kind.EYE)]
         parts += [self._imu(label, hz) for label, hz in IMU_HZ[self._world.options.generation].items()]
         parts += [self._mag(), self._baro()]
+        last_ns = FIRST_DEVICE_NS
         for due in heapq.merge(*parts, key=lambda due: (due.device_ns, due.stream.label)):
             payload = due.make()
             yield Sample(due.stream, due.device_ns, 0, payload)
+            last_ns = due.device_ns
             if isinstance(payload, ImageFrame) and payload.pixels is not None:
                 await asyncio.sleep(0)  # drawing took a while: let others have their turn
-        last_ns = device_ns(end_s) + int(max(DECLARED_DELAY_MS.values()) * 1e6)  # arrives after all the rest
         yield Sample(Stream("source", Kind.NOTICE), last_ns, 0, Notice("end", "the walk is over"))
 
     # Cameras
