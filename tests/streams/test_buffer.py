@@ -292,7 +292,7 @@ UNFIT: dict[str, tuple[Kind, Payload]] = {
     "IMU column too short": (Kind.IMU, ImuBatch(np.array([1, 2]), np.zeros((1, 3)), np.zeros((2, 3)))),
     "IMU with two axes": (Kind.IMU, ImuBatch(np.array([1, 2]), np.zeros((2, 2)), np.zeros((2, 3)))),
     "IMU time a scalar": (Kind.IMU, ImuBatch(np.array(1), np.zeros((1, 3)), np.zeros((1, 3)))),
-    "magnetometer of single floats": (Kind.MAG, MagBatch(np.array([1]), np.zeros((1, 3), np.float32))),  # type: ignore
+    "magnetometer of single floats": (Kind.MAG, MagBatch(np.array([1]), np.zeros((1, 3), np.float32))),
     "barometer NaN": (Kind.BARO, BaroBatch(np.array([1]), np.array([NAN]), np.array([20.0]))),
     "pose with NaN gravity": (Kind.POSE, dataclasses.replace(poses([1]), gravity_msec2=np.full(3, NAN))),
     "audio in one dimension": (Kind.AUDIO, AudioBlock(np.zeros(8, np.int32), 48_000.0, 0)),
