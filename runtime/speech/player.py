@@ -92,8 +92,8 @@ class Player:
         """One of the fixed lines. Those about sight replace each other."""
         sight = notice in (Notice.CANT_SEE, Notice.SEE_AGAIN)
         self.offer(
-            fixed(notice), NOTICE_PRIORITY[notice], "health", "sight" if sight else notice.name,
-            now_ns() + int(NOTICE_TTL_S * NS_PER_S), severity=2, fallback=notice,
+            fixed(notice.value), NOTICE_PRIORITY[notice], "health", "sight" if sight else notice.name,
+            now_ns() + int(NOTICE_TTL_S * NS_PER_S), severity=2, fallback=notice.value,
         )  # fmt: skip
 
     def earcon(
@@ -139,7 +139,7 @@ class Player:
 
     async def prepare(self) -> None:
         """Render what must be there when all else fails. A voice that can't is a fault, and the rest goes on."""
-        for text in READY:
+        for text in map(str, READY):
             try:
                 await self._voice.prerender([text], self._rate_wpm)
                 self._ready.add(text)
@@ -272,6 +272,8 @@ class Player:
         expires_ns = u.expires_ns - self._start_ns
         self._emit(Queued(self._t_ns(), u.id, say.text, u.priority, u.kind, say.source_device_ns, expires_ns))
         self._queue.offer(u)
+        if self._speaking is not None and self._speaking[0].key == u.key and self._cut is None:
+            self._stop(Unspoken.SUPERSEDED, resume=False)  # "I can't see." when it sees again
         if u.priority is Priority.NOW:
             self.cut(u.rank, resume=True)
 
