@@ -37,7 +37,7 @@ async def paced(
         heapq.heappush(waiting, (due, sample.stream.label, sequence, sample))
         sequence += 1
         earliest_later = start_ns + sample.device_ns - first_device_ns + shortest_ns
-        while waiting and waiting[0][0] <= earliest_later:
+        while waiting and waiting[0][0] < earliest_later:  # what comes may be due at that very time
             yield await _arrive(waiting)
     while waiting:
         yield await _arrive(waiting)
