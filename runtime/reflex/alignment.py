@@ -1,7 +1,8 @@
 """How the glasses are bent as worn: the right camera's rotation against its factory calibration, learned on the way.
 
 The frame of the glasses is soft. On a real Gen 2 recording VIO's own calibration turns the right camera by 13 mrad:
-3 px of disparity, so that a box at 4 m would be told at 6 m and the floor would fall away ahead. Two observations mend it:
+3 px of disparity, so that a box at 4 m would be told at 6 m and the floor would fall away ahead. Two observations
+mend it:
 
 epipolar  matched corners must lie on the same row; three angles, but yaw only weakly and with the lens model's errors
 level     floors and tables are level: disparity is proportional to how steeply one looks down, and whatever is left
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from handrail.runtime.reflex.attitude import Attitude
 from handrail.runtime.reflex.depth import DepthView
+from handrail.runtime.reflex.follow import follow
 from handrail.runtime.reflex.rectify import DISPARITIES, RectifiedPair, Rectifier
 
 F64 = NDArray[np.float64]
@@ -133,22 +135,6 @@ class Alignment:
         found_right = follow(left, right, start, start - np.stack([guess, np.zeros(len(guess))], axis=1))
         good = np.isfinite(found_right[:, 0])
         return start[good], found_right[good]
-
-
-def follow(before: U8, after: U8, points: F64, guess: F64, window_px: int = 15, back_px: float = 0.3) -> F64:
-    """Lucas-Kanade from points [N, 2] to where they are in another image [N, 2]; NaN where the way back disagrees."""
-    if len(points) == 0:
-        return np.zeros((0, 2))
-    at = points.astype(np.float32).reshape(-1, 1, 2)
-    size, flag = (window_px, window_px), cv2.OPTFLOW_USE_INITIAL_FLOW
-    there, ok, _ = cv2.calcOpticalFlowPyrLK(
-        before, after, at, guess.astype(np.float32).reshape(-1, 1, 2), winSize=size, maxLevel=1, flags=flag
-    )
-    back, ok_back, _ = cv2.calcOpticalFlowPyrLK(
-        after, before, there, at.copy(), winSize=size, maxLevel=1, flags=flag
-    )
-    good = (ok[:, 0] == 1) & (ok_back[:, 0] == 1) & (np.abs(back - at).max(axis=(1, 2)) < back_px)
-    return np.where(good[:, None], np.asarray(there, dtype=np.float64)[:, 0], np.nan)
 
 
 def _robust_fit(A: F64, y: F64, least: int) -> tuple[F64, F64] | None:

@@ -49,6 +49,7 @@ class Attitude:
     tilt_sd_rad: float  # one sigma of each tilt axis
     imu_velocity_msec: F64  # [3], level; integral of acceleration since the start: only short differences mean anything
     imu_travel_m: F64  # [3], level; integral of the former
+    imu_label: str | None = None  # the IMU that it comes from: these two are of the place where it sits
 
 
 class AttitudeFilter:
@@ -111,7 +112,7 @@ class AttitudeFilter:
         turn = rotation(a.angular_velocity_radsec * dt)
         return Attitude(
             device_ns, a.R_level_device @ turn, a.R_gyro_device @ turn, a.angular_velocity_radsec, a.tilt_sd_rad,
-            a.imu_velocity_msec, a.imu_travel_m + a.imu_velocity_msec * dt,
+            a.imu_velocity_msec, a.imu_travel_m + a.imu_velocity_msec * dt, a.imu_label,
         )
 
     def _take(self, device_ns: NDArray[np.int64], force: F64, rate: F64) -> None:
@@ -142,7 +143,7 @@ class AttitudeFilter:
         assert self._R is not None
         self._history.append(Attitude(
             end_ns, self._R, self._R_gyro, rate - self._bias, math.sqrt((self._P[0, 0] + self._P[1, 1]) / 2),
-            self._velocity, self._travel,
+            self._velocity, self._travel, self._source,
         ))
         while self._history[0].device_ns < end_ns - HISTORY_NS:
             self._history.popleft()
