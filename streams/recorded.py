@@ -115,7 +115,7 @@ def _check_file(path: Path) -> None:
 
 class RecordedSource:
     def __init__(self, path: Path, opened: wire.Opened, reader: Reader, mps: MpsOutput, laps: int) -> None:
-        self._opened, self._reader, self._laps = opened, reader, laps
+        self._path, self._opened, self._reader, self._laps = path, opened, reader, laps
         self._streams = tuple(Stream(s.label, s.kind) for s in opened.streams)
         self._mps, outside = _within(mps, opened.first_ns, opened.last_ns)
         self._last_ns = opened.first_ns
@@ -129,7 +129,7 @@ class RecordedSource:
             first_device_ns=opened.first_ns,
             duration_s=((laps - 1) * opened.loop_ns + opened.last_ns - opened.first_ns) / 1e9,
             recorded=True,
-            notes=opened.notes + opened.damage + mps.notes + outside,
+            notes=opened.notes + mps.notes + outside,
         )
 
     async def samples(self) -> AsyncIterator[Sample]:
@@ -203,6 +203,7 @@ class RecordedSource:
             yield _shifted(Sample(stream, item.device_ns, 0, payload), shift_ns)
 
     def _notice(self, what: Literal["seam", "fault", "end"], detail: str) -> Sample:
+        detail = detail.replace(str(self._path), self._path.name)  # native code names the file; logs hold no folders
         return Sample(NOTICES, self._last_ns, 0, Notice(what, detail))
 
 

@@ -12,8 +12,9 @@ import signal
 import sys
 
 from handrail.streams.child import serve
+from handrail.streams.errors import SourceError
 from handrail.streams.reader import wire
-from handrail.streams.reader.chatter import Chatter
+from handrail.streams.reader.chatter import Chatter, one_line
 
 ORPHAN_LIMIT_S = 120.0  # a request hanging in native code ends by itself, should nobody be left to kill it
 
@@ -29,8 +30,10 @@ class Server:
         signal.setitimer(signal.ITIMER_REAL, ORPHAN_LIMIT_S)
         try:
             return wire.encode(self._answer(wire.decode_request(message)))
-        except Exception as e:  # native errors come as several types; the parent says them in one line
-            return wire.encode(wire.Failed(str(e).strip().split("\n")[0][:300] or type(e).__name__))
+        except SourceError as e:
+            return wire.encode(wire.Failed(str(e)))
+        except Exception as e:  # native errors come as several types
+            return wire.encode(wire.Failed(f"the recording is damaged: {one_line(str(e))}"))
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 

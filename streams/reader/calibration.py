@@ -6,31 +6,36 @@ is told as no depth, a wrong one would be a wrong side. Lengths in metres, angle
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from handrail.streams.cameras import Camera, Fisheye, ImuCalibration, Rig
 from handrail.streams.errors import SourceError
+from handrail.streams.reader.chatter import one_line
 from handrail.streams.samples import F64
 
 T = TypeVar("T")
 
 
-def rig_from(calibration: Any, generation: int, sizes: dict[str, tuple[int, int]]) -> tuple[Rig, list[str]]:
+def rig_from(
+    calibration: Any, generation: int, sizes: dict[str, tuple[int, int]], recorded: set[str]
+) -> tuple[Rig, list[str]]:
     """The rig and notes on what is missing. ``calibration`` is the provider's DeviceCalibration or None; ``sizes`` are
-    the recorded frames' (width, height), to which cameras are scaled."""
+    the recorded frames' (width, height), to which cameras are scaled. Sensors that are not among the ``recorded``
+    labels are left out, so that nothing waits for them; Gen 1 records both eye cameras as one picture."""
     bare = Rig(generation, {}, {}, np.eye(4))
     if calibration is None:
         return bare, ["no calibration in the recording: no depth, no directions"]
     try:
         T_device_cpf = _rigid(calibration.get_transform_device_cpf().to_matrix())
     except Exception as e:  # native errors come as several types
-        return bare, [f"calibration has no usable head frame, so none of it is used ({_line(e)})"]
+        return bare, [f"calibration has no usable head frame, so none of it is used ({one_line(str(e))})"]
     notes: list[str] = []
-    cameras = _each(calibration.get_camera_labels(), lambda label: _camera(calibration, label, sizes), notes)
-    imus = _each(calibration.get_imu_labels(), lambda label: _imu(calibration, label), notes)
+    camera_labels = [k for k in calibration.get_camera_labels() if k in recorded or k.startswith("camera-et")]
+    cameras = _each(camera_labels, lambda label: _camera(calibration, label, sizes), notes)
+    imus = _each(recorded & set(calibration.get_imu_labels()), lambda label: _imu(calibration, label), notes)
     magnetometers = _each(calibration.get_magnetometer_labels(), lambda label: _magnetometer(calibration, label), notes)
     rig = Rig(generation, cameras, imus, T_device_cpf, magnetometers)
     if rig.stereo_pair is not None and not _left_is_left(rig):
@@ -40,13 +45,13 @@ def rig_from(calibration: Any, generation: int, sizes: dict[str, tuple[int, int]
     return rig, notes
 
 
-def _each(labels: list[str], build: Callable[[str], T], notes: list[str]) -> dict[str, T]:
+def _each(labels: Iterable[str], build: Callable[[str], T], notes: list[str]) -> dict[str, T]:
     built: dict[str, T] = {}
     for label in sorted(labels):
         try:
             built[label] = build(label)
         except Exception as e:  # native errors come as several types; one bad sensor leaves the others usable
-            notes.append(f"{label}: calibration not used ({_line(e)})")
+            notes.append(f"{label}: calibration not used ({one_line(str(e))})")
     return built
 
 
@@ -104,7 +109,3 @@ def _left_is_left(rig: Rig) -> bool:
     to_left = rig.T_device_cpf[:3, 0]  # x of the cpf points left
     left, right = (rig.cameras[label].T_device_camera[:3, 3] for label in rig.stereo_pair)
     return bool((left - right) @ to_left > 0.05)  # the pair's baseline is 0.13 m
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

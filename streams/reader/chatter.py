@@ -16,6 +16,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TAIL_BYTES = 8192
 
 
+def one_line(text: str) -> str:
+    """The first line of a native message, printable and short; damaged recordings put anything into them."""
+    line = next((line.strip() for line in _COLOUR.sub("", text).splitlines() if line.strip()), "no message")
+    return "".join(c if c.isprintable() else "?" for c in line[:200])
+
+
 class Chatter:
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -41,6 +47,6 @@ class Chatter:
         if size <= self._seen:
             return []
         start, self._seen = max(self._seen, size - _TAIL_BYTES), size
-        text = _COLOUR.sub("", os.pread(self._fd, size - start, start).decode("utf-8", "replace"))
-        lines = [line.strip()[:200] for line in text.splitlines()]
+        text = os.pread(self._fd, size - start, start).decode("utf-8", "replace")
+        lines = [one_line(line) for line in text.splitlines()]
         return [line for line in lines if _COMPLAINT.search(line) and not _HARMLESS.search(line)]

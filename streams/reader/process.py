@@ -47,7 +47,7 @@ class Reader:
         self._child = Child(
             "handrail.streams.reader", [str(fd) for fd in fds], timeout_s=answer_limit_s, pass_fds=fds
         )
-        self._opened: wire.Opened | None = None
+        self._layout: tuple[object, ...] | None = None  # must be the same in every child
         self._suspects: set[int] = set()
         self._skip: set[int] = set()
         self._deaths = 0
@@ -92,9 +92,10 @@ class Reader:
         answer = await self._ask(self._open_message, OPEN_LIMIT_S)
         if not isinstance(answer, wire.Opened):
             raise SourceError("the Aria reader broke its protocol at the opening")
-        if self._opened is not None and self._opened != answer:
+        layout = (answer.streams, answer.records, answer.frames, answer.first_ns, answer.last_ns)
+        if self._layout is not None and self._layout != layout:
             raise SourceError("the recording changed while it was being read")
-        self._opened = answer
+        self._layout = layout
         return answer
 
     async def _ask(self, message: bytes, limit_s: float) -> wire.Answer:

@@ -18,10 +18,11 @@ import numpy as np
 from projectaria_tools.core import data_provider
 from projectaria_tools.core.sensor_data import TimeDomain, TrackingQuality, VioStatus
 
+from handrail.streams.cameras import Rig
 from handrail.streams.errors import SourceError
 from handrail.streams.reader import wire
 from handrail.streams.reader.calibration import rig_from
-from handrail.streams.reader.chatter import Chatter
+from handrail.streams.reader.chatter import Chatter, one_line
 from handrail.streams.reader.plan import planned_frames
 from handrail.streams.samples import F64, I64, Kind
 from handrail.streams.source import DecodePlan
@@ -110,7 +111,7 @@ class Recording:
             try:
                 streams.append(self._stream(stream_id))
             except Exception as e:  # native errors come as several types; one bad stream leaves the others usable
-                self._notes.append(f"stream {stream_id}: can't be read ({e})")
+                self._notes.append(f"stream {stream_id}: can't be read ({one_line(str(e))})")
         return sorted(streams, key=lambda s: s.label)
 
     def _stream(self, stream_id: Any) -> _Stream:
@@ -154,13 +155,14 @@ class Recording:
     def _open_calibration(self) -> None:
         version = self._provider.get_device_version().name
         sizes = {s.label: s.size for s in self._streams if s.size is not None}
+        recorded = {s.label for s in self._streams if len(s.times)}
         try:
             calibration = self._provider.get_device_calibration()
         except Exception as e:  # native errors come as several types
             calibration = None
-            self._notes.append(f"calibration can't be read ({e})")
-        self._rig, notes = rig_from(calibration, 2 if version == "Gen2" else 1, sizes)
-        self._notes += [*notes, *_missing(self._streams, self._rig.stereo_pair)]
+            self._notes.append(f"calibration can't be read ({one_line(str(e))})")
+        self._rig, notes = rig_from(calibration, 2 if version == "Gen2" else 1, sizes, recorded)
+        self._notes += [*notes, *_missing(self._streams, self._rig)]
 
     def _plan_lap(self, lap: int) -> None:
         """Choose the frames to decode in that lap: the rates of the plan hold across the seams too."""
@@ -225,7 +227,7 @@ class Recording:
                 self._record(window, position, of, index, t)
             except Exception as e:  # native errors come as several types; each record stands alone
                 self._chatter.complaints()  # these are its own, not the next record's
-                window.lose(of, t, str(e).strip().split("\n")[0][:200] or type(e).__name__)
+                window.lose(of, t, one_line(str(e)))
         self._pack(window)
         return sorted(window.items, key=lambda item: item.device_ns)
 
@@ -315,18 +317,16 @@ def _plausible(times: I64) -> Any:
     return ok & (times >= run[0]) & (times <= run[-1])
 
 
-def _missing(streams: list[_Stream], pair: tuple[str, str] | None) -> list[str]:
+def _missing(streams: list[_Stream], rig: Rig) -> list[str]:
     """One line for each thing guidance would like to have and this recording lacks."""
     have = {s.kind for s in streams if len(s.times)}
-    labels = {s.label for s in streams if len(s.times)}
     notes = []
-    if pair is None or not set(pair) <= labels:
-        notes.append("no forward SLAM camera pair: distances can't be judged")
-    if Kind.IMU not in have:
-        notes.append("no IMU: the floor can't be told from the wall by gravity")
-    for kind, what in ((Kind.GAZE, "gaze"), (Kind.HANDS, "hands"), (Kind.POSE, "pose")):
-        if kind not in have:
-            notes.append(f"no {what} in the recording (Gen 1 has none; MPS output beside it may)")
+    if rig.stereo_pair is None:
+        notes.append("no forward SLAM camera pair with its calibration: distances can't be judged")
+    if rig.main_imu is None:
+        notes.append("no IMU with its calibration: the floor can't be told from the wall by gravity")
+    if lacking := [kind.value for kind in (Kind.GAZE, Kind.HANDS, Kind.POSE) if kind not in have]:
+        notes.append(f"no {', '.join(lacking)} in the recording (Gen 1 has none; MPS output beside it may)")
     return notes
 
 
