@@ -1,0 +1,91 @@
+"""``handrail bench NAME``: the proofs and measurements, each a module with the same three parts.
+
+A bench is a module with ``HELP`` (one line), ``add_arguments(parser)`` and ``run(args) -> Outcome``. Only the one asked
+for is imported. The exit code is 1 when a figure falls short of what is promised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import platform
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from handrail.runtime.terminal import say, write_json
+
+BENCHES = {
+    "latency": "the reflex path in real time: from capture to the first audible sample, per stage and in all",
+    "world": "obstacles found, warnings in time and false alarms, against the simulated world's truth",
+    "outages": "random camera outages: how soon the wearer is told, how soon guidance is back",
+    "damage": "damaged recordings through the whole path: no death, a clear error or a spoken state",
+    "repeat": "the same replay many times and under several hash seeds: one and the same event log",
+    "speed": "a looped recording on virtual time: seconds of recording per second",
+    "buffer": "the rolling buffer at four times nominal rates: resident memory over time",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    figures: dict[str, Any]
+    held: bool
+    line: str  # for people
+
+
+class Bench(Protocol):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> Outcome: ...
+
+
+class BenchCommand:
+    name = "bench"
+    help = "measure and prove: latency, recall, outages, damage, repeatability, speed, memory"
+    examples = (
+        "handrail bench latency --json latency.json",
+        "handrail bench world --seeds 1000:1020 --json world.json",
+        "handrail bench outages --count 1000",
+        "handrail bench damage --count 500",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        benches = parser.add_subparsers(dest="bench", required=True, metavar="NAME")
+        for name, what in BENCHES.items():
+            nested = benches.add_parser(name, help=what, description=what)
+            _module(name).add_arguments(nested)
+
+    def run(self, args: argparse.Namespace) -> int:
+        outcome = _module(args.bench).run(args)
+        if args.json is not None:
+            write_json(args.json, {"bench": args.bench, "machine": machine(), "held": outcome.held, **outcome.figures})
+        say(outcome.line)
+        return 0 if outcome.held else 1
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    import os
+
+    import cv2
+    import numpy as np
+
+    return {
+        "cores": os.cpu_count(), "processor": _processor(), "system": platform.system(),
+        "python": platform.python_version(), "numpy": np.__version__, "opencv": cv2.__version__,
+    }  # fmt: skip
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _module(name: str) -> Bench:
+    module: Any = importlib.import_module(f"handrail.benchmarks.{name}")
+    return module  # type: ignore[no-any-return]
+
+
+command = BenchCommand()

@@ -1,0 +1,153 @@
+"""The reflex path in real time: from the first frame in which a hazard meets the warning rule to the first sample heard.
+
+Pre-rendered simulated walks are replayed in real time with the reflex in its worker process and the sound going to a
+card that discards it (its reported buffer counts). Beside it, a reader decodes a looped real recording as a live session
+would: the SLAM pair at 10 Hz and RGB at 1 Hz, at nice 10. A hazard counts once: the first alert of an obstacle on a
+walk. Confirmation frames are within the figure, since it begins with the first frame in which the rule held.
+
+Not in it: what lies before the hand-over of a frame in real glasses is declared (``streams.source.DECLARED_DELAY_MS``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from handrail.benchmarks.command import Outcome
+from handrail.benchmarks.damage import recordings
+from handrail.benchmarks.tapes import tape_of
+from handrail.runtime.events import Alerted, AnyEvent, FrameSkipped, SceneChanged, SoundStarted
+from handrail.runtime.reflex.runner import Seen
+from handrail.runtime.replay import Hooks, replay
+from handrail.runtime.summary import latency_of
+from handrail.runtime.terminal import print_table, say
+from handrail.streams.samples import Kind
+from handrail.streams.source import DECLARED_DELAY_MS, SourceInfo
+
+PROMISED_P95_MS = 150.0
+WALK = "world:{seed}?kind=textured&seconds=20"
+MS = 1e6
+
+
+class Measured:
+    """Latencies in milliseconds, by part, over all walks."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, list[float]] = {}
+        self.hazards: list[float] = []
+        self.skipped = 0
+        self.looks = 0
+
+    def add(self, part: str, ms: float) -> None:
+        self.parts.setdefault(part, []).append(ms)
+
+    def walk(self, events: list[AnyEvent], first_device_ns: int) -> None:
+        """Take in the log of one walk."""
+        told: set[int] = set()
+        alerts: dict[int, Alerted] = {}
+        for e in events:
+            match e:
+                case SceneChanged():
+                    self.looks += 1
+                    self.add("capture to scene", e.t_ns / MS - (e.scene.device_ns - first_device_ns) / MS)
+                case FrameSkipped():
+                    self.skipped += 1
+                case Alerted() if e.obstacle_id not in told:
+                    told.add(e.obstacle_id)
+                    alerts[e.device_ns] = e
+                case SoundStarted() if e.utterance_id is None and e.source_device_ns in alerts:
+                    alert = alerts.pop(e.source_device_ns)
+                    audible_ms, rule_ns = e.audible_ns / MS, alert.first_rule_device_ns - first_device_ns
+                    self.hazards.append(audible_ms - rule_ns / MS)
+                    self.add("alert to heard", audible_ms - alert.t_ns / MS)
+                    self.add("rule first held to the frame that told", (alert.device_ns - alert.first_rule_device_ns) / MS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--hazards", type=int, default=200, help="distinct hazards at least (200)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first walk (0)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write the distribution as a PNG")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    measured = Measured()
+    seed = args.seed
+    with decoding_load() as loaded:
+        while len(measured.hazards) < args.hazards:
+            _walk(tape_of(WALK.format(seed=seed)), measured)
+            seed += 1
+            say(f"walk {seed - args.seed}: {len(measured.hazards)} hazards, "
+                f"median {statistics.median(measured.hazards or [0.0]):.0f} ms", sys.stderr)  # fmt: skip
+    figures = _figures(measured, seed - args.seed, loaded)
+    if args.plot is not None:
+        plot(measured.hazards, args.plot)
+    p95 = figures["hazard_to_heard_ms"]["p95"]
+    line = f"{len(measured.hazards)} hazards: p95 {p95:.0f} ms to the first sample heard (promised: {PROMISED_P95_MS:.0f})"
+    return Outcome(figures, p95 <= PROMISED_P95_MS, line)
+
+
+def _walk(tape: Path, measured: Measured) -> None:
+    events: list[AnyEvent] = []
+    first: list[int] = []
+
+    def opened(info: SourceInfo) -> None:
+        first.append(info.first_device_ns)
+
+    def seen(look: Seen) -> None:
+        for stage, ms in look.stages_ms.items():
+            measured.add(f"reflex: {stage}", ms)
+
+    hooks = Hooks(on_open=opened, on_event=events.append, on_seen=seen)
+    replay(f"tape:{tape}", speed="real", sound="null", hooks=hooks)
+    measured.walk(events, first[0])
+
+
+def _figures(m: Measured, walks: int, loaded: str) -> dict[str, Any]:
+    rows = {"hazard to heard": m.hazards, **m.parts}
+    latencies = {name: latency_of(values) for name, values in rows.items()}
+    print_table("reflex path, ms", ("part", "n", "p50", "p95", "p99"),
+                [(name, v.n, v.p50, v.p95, v.p99) for name, v in latencies.items()])  # fmt: skip
+    as_figures = {name: {"n": v.n, "p50": v.p50, "p95": v.p95, "p99": v.p99} for name, v in latencies.items()}
+    return {
+        "walks": walks, "hazard_to_heard_ms": as_figures.pop("hazard to heard"), "parts_ms": as_figures,
+        "declared_delivery_ms": DECLARED_DELAY_MS[Kind.SLAM], "looks": m.looks, "frames_skipped": m.skipped,
+        "load": loaded,
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def decoding_load() -> Iterator[str]:
+    """Decode a real recording in real time in another process while the block runs; says what it decodes."""
+    originals = [path for path in recordings() if path.parent.name == "gen2"]
+    if not originals:
+        yield "none: the Gen 2 recording isn't here"
+        return
+    uri = f"vrs:{originals[0]}?loop=100000"
+    load = subprocess.Popen([sys.executable, "-m", "handrail.benchmarks.decode_load", uri])  # noqa: S603
+    try:
+        yield "SLAM pair at 10 Hz and RGB at 1 Hz of the Gen 2 recording, nice 10"
+    finally:
+        load.terminate()
+        load.wait()
+
+
+def plot(values_ms: list[float], path: Path) -> None:
+    """Histogram with the promise marked."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+    axes.hist(values_ms, bins=40, color="#2f6f9f")
+    axes.axvline(PROMISED_P95_MS, color="#b3261e", linestyle="--", label=f"promised p95: {PROMISED_P95_MS:.0f} ms")
+    axes.set(xlabel="first frame that meets the warning rule to first sample heard, ms", ylabel="hazards")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

@@ -1,0 +1,109 @@
+"""What ``handrail replay`` keeps of a run: the two logs while it goes on, the summary and the report after it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from handrail.runtime.events import AnyEvent
+from handrail.runtime.log import EventLog, Timing, TimingLog
+from handrail.runtime.reflex.runner import Seen
+from handrail.runtime.replay import Hooks, Replayed
+from handrail.runtime.report import ReportBuilder, write_report
+from handrail.runtime.summary import Run, Summary
+from handrail.streams.clock import NS_PER_S
+from handrail.streams.samples import Sample
+from handrail.streams.source import SourceInfo
+
+
+class Recorder:
+    """``with Recorder(out) as r: replayed = replay(uri, hooks=r.hooks())``, then ``r.finish(replayed)``."""
+
+    def __init__(self, out: Path, *, report: bool) -> None:
+        self._out = out
+        self._log = EventLog(out / "events.jsonl")
+        self._timings = TimingLog(out / "timings.jsonl")
+        self._run = Run()
+        self._report = ReportBuilder() if report else None
+        self._bar = _Bar()
+        self._info: SourceInfo | None = None
+
+    def hooks(self) -> Hooks:
+        return Hooks(on_open=self._opened, on_event=self._event, on_seen=self._seen, on_sample=self._bar.sample)
+
+    def finish(self, replayed: Replayed, wav: Path | None) -> Summary:
+        """Write summary and report; after the replay has ended, so that the sound is whole."""
+        summary = self._run.summary(
+            events_sha256=self._log.sha256, realtime_factor=round(replayed.realtime_factor, 3)
+        )
+        if self._report is not None:
+            from handrail.runtime.log import read_timings
+
+            write_report(
+                self._out / "report.html", run=self._run, summary=summary, frames=self._report.frames(),
+                info=self._info, wav=wav, timings=read_timings(self._out / "timings.jsonl"),
+            )  # fmt: skip
+        return summary
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._bar.stop()
+        self._log.close()
+        self._timings.close()
+
+    def _opened(self, info: SourceInfo) -> None:
+        self._info = info
+        self._bar.opened(info)
+        if self._report is not None:
+            self._report.on_open(info)
+
+    def _event(self, event: AnyEvent) -> None:
+        self._log.append(event)
+        self._run.add(event)
+        if self._report is not None:
+            self._report.on_event(event)
+
+    def _seen(self, seen: Seen) -> None:
+        for stage, ms in seen.stages_ms.items():
+            self._timings.append(Timing(f"reflex.{stage}", ms=round(ms, 4), device_ns=seen.scene.device_ns))
+        if self._report is not None:
+            self._report.on_seen(seen)
+
+
+class _Bar:
+    """Progress through the recording, on a terminal only: a screen reader must not hear a bar redrawn."""
+
+    _REDRAW_NS = NS_PER_S // 5  # of the recording
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.1f} of {task.total:.1f} s"),
+            TimeRemainingColumn(), console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
+        )  # fmt: skip
+        self._advance: Callable[[float], None] | None = None
+        self._first_ns = self._drawn_ns = 0
+
+    def start(self) -> None:
+        self._progress.start()
+
+    def stop(self) -> None:
+        self._progress.stop()
+
+    def opened(self, info: SourceInfo) -> None:
+        task = self._progress.add_task("replaying", total=info.duration_s)
+        self._advance = lambda seconds: self._progress.update(task, completed=seconds)
+        self._first_ns = self._drawn_ns = info.first_device_ns
+
+    def sample(self, sample: Sample) -> None:
+        if self._advance is not None and sample.device_ns - self._drawn_ns >= self._REDRAW_NS:
+            self._drawn_ns = sample.device_ns
+            self._advance((sample.device_ns - self._first_ns) / NS_PER_S)

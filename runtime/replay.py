@@ -1,0 +1,114 @@
+"""A recording or simulated walk through the whole path: what the wearer would have heard, when, and why.
+
+On virtual time (the default) every stage takes its declared time and the result is the same bit for bit; with
+speed "real" the reflex runs in its worker process and everything takes what it takes. Writes nothing but the sound;
+``replay_command`` adds logs, report and summary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from handrail.device.open import open_speaker, open_voice
+from handrail.device.sound import Speaker, Voice
+from handrail.runtime.config import Config, load_config
+from handrail.runtime.declared import Declared, load_declared
+from handrail.runtime.events import AnyEvent
+from handrail.runtime.health import Watch
+from handrail.runtime.reflex.runner import InlineRunner, ProcessRunner, ReflexRunner, Seen
+from handrail.runtime.session import Session
+from handrail.runtime.speech.speech import Speech
+from handrail.streams.clock import NS_PER_S, now_ns, run_virtual
+from handrail.streams.samples import Sample
+from handrail.streams.source import DecodePlan, Source, SourceInfo, open_source
+
+Speed = Literal["virtual", "real"]
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What a caller wants to see of a replay while it runs. All are called on the session's own thread."""
+
+    on_open: Callable[[SourceInfo], None] = lambda info: None
+    on_event: Callable[[AnyEvent], None] = lambda event: None
+    on_seen: Callable[[Seen], None] = lambda seen: None
+    on_sample: Callable[[Sample], None] = lambda sample: None
+    wrap: Callable[[Source], Source] = lambda source: source  # faults and mirrors
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    info: SourceInfo
+    duration_s: float  # on the recording's time line, last words included
+    took_s: float  # of real time, opening and closing not counted
+    hooks: Hooks = field(repr=False)
+
+    @property
+    def realtime_factor(self) -> float:
+        return self.duration_s / max(self.took_s, 1e-9)
+
+
+def replay(
+    uri: str,
+    *,
+    config: Config | None = None,
+    plan: DecodePlan | None = None,
+    speed: Speed = "virtual",
+    sound: Literal["wav", "card", "null"] = "wav",
+    wav: Path | None = None,
+    hooks: Hooks | None = None,
+) -> Replayed:
+    """Run one replay to its end. Raises SourceError, ConfigError, OutputError, MissingDependencyError or DeviceError.
+
+    ``wav`` None with ``sound="wav"`` throws the sound away (it is still timed as if heard).
+    """
+    run = run_virtual if speed == "virtual" else asyncio.run
+    return run(_replay(uri, config or Config(), plan or DecodePlan(), speed, sound, wav, hooks or Hooks()))
+
+
+async def _replay(
+    uri: str, config: Config, plan: DecodePlan, speed: Speed, sound: str, wav: Path | None, hooks: Hooks
+) -> Replayed:
+    declared = load_declared()
+    async with open_source(uri, plan) as opened, contextlib.AsyncExitStack() as stack:
+        source = hooks.wrap(opened)
+        hooks.on_open(source.info)
+        voice = open_voice(config.audio.voice)
+        stack.push_async_callback(voice.close)
+        runner = await _runner(source, speed, declared)
+        stack.push_async_callback(runner.close)
+        speaker = open_speaker(sound, wav or Path(os.devnull), config.audio.period_ms)
+        stack.push_async_callback(speaker.close)
+        began_s, start_ns = time.perf_counter(), now_ns()
+        await _session(source, runner, voice, speaker, config, declared if speed == "virtual" else None, hooks)
+        return Replayed(source.info, (now_ns() - start_ns) / NS_PER_S, time.perf_counter() - began_s, hooks)
+
+
+async def _runner(source: Source, speed: Speed, declared: Declared) -> ReflexRunner:
+    if speed == "virtual":
+        return InlineRunner(source.info.rig, declared.reflex_ms)
+    runner = ProcessRunner(source.info.rig)
+    await runner.start()
+    return runner
+
+
+async def _session(
+    source: Source, runner: ReflexRunner, voice: Voice, speaker: Speaker, config: Config, declared: Declared | None,
+    hooks: Hooks,
+) -> None:
+    start_ns = now_ns()
+    render_ms = 0.0 if declared is None else declared.render_ms
+    speech = Speech(config, voice, speaker, hooks.on_event, start_ns, render_ms)
+    watch = Watch(speech, hooks.on_event, start_ns)
+    await Session(
+        source, runner, speech, watch, hooks.on_event, start_ns, version=version("handrail"),
+        on_seen=hooks.on_seen, on_sample=hooks.on_sample,
+    ).run()

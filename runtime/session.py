@@ -1,0 +1,208 @@
+"""One session: samples in, spoken guidance out. The main path of Handrail, from top to bottom.
+
+    source -> buffer -> pair of frames -> one-slot mailbox -> reflex -> scene -> alerts, health -> speech
+
+Three tasks: this one takes samples in and never waits for another; ``_look`` turns pairs into scenes; ``Speech`` says
+what is due. ``Watch`` sits on the loop's timers and notices when frames stop. Live, recorded and simulated sources run through the same lines.
+Knows nothing of how depth is measured, of phrases, or of files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from handrail.runtime.events import AnyEvent, Ended, Fault, FrameSkipped, SceneChanged, Seam, Started, StreamCount
+from handrail.runtime.health import Watch
+from handrail.runtime.mailbox import Mailbox
+from handrail.runtime.reflex.runner import Look, ReflexRunner, Seen
+from handrail.runtime.speech.phrases import Notice as Line
+from handrail.runtime.speech.speech import Speech
+from handrail.streams.buffer import RollingBuffer
+from handrail.streams.child import ChildDied
+from handrail.streams.clock import NS_PER_S, now_ns
+from handrail.streams.samples import ImageFrame, ImuBatch, Notice, PoseBatch, Sample
+from handrail.streams.source import Source
+
+STALE_NS = NS_PER_S  # no guidance from a frame older than this
+PAIR_TOLERANCE_NS = 2_000_000  # the two cameras are triggered together
+MOTION_BATCHES = 4_000  # 10 ms each and two IMUs: 20 s without a frame, then the oldest go
+LAST_WORDS_S = 5.0  # after the source has ended, what is being said may finish
+
+FAULT_NOTICES = {"source": Line.SENSOR_FAULT, "reflex": Line.DETECTOR_FAULT}
+
+Emit = Callable[[AnyEvent], None]
+
+
+class Session:
+    """``await Session(...).run()`` until the source ends or the task is cancelled."""
+
+    def __init__(
+        self,
+        source: Source,
+        runner: ReflexRunner,
+        speech: Speech,
+        watch: Watch,
+        emit: Emit,
+        start_ns: int,
+        *,
+        version: str,
+        on_seen: Callable[[Seen], None] = lambda seen: None,
+        on_sample: Callable[[Sample], None] = lambda sample: None,
+    ) -> None:
+        self._source, self._runner, self._speech, self._watch = source, runner, speech, watch
+        self._emit, self._start_ns, self._version = emit, start_ns, version
+        self._on_seen, self._on_sample = on_seen, on_sample
+        self.buffer = RollingBuffer()
+        self._pair = source.info.rig.stereo_pair
+        self._halves: dict[str, Sample] = {}
+        self._imu: deque[tuple[str, ImuBatch]] = deque(maxlen=MOTION_BATCHES)
+        self._poses: deque[tuple[str, PoseBatch]] = deque(maxlen=MOTION_BATCHES)
+        self._looks: Mailbox[Look] = Mailbox()
+        self._looking = False
+        self._here_since_ns = -(1 << 63)  # capture time of the last seam: what was seen before lies elsewhere
+
+    async def run(self) -> None:
+        info = self._source.info
+        labels = tuple(s.label for s in info.streams)
+        self._emit(
+            Started(self._t(), info.uri, info.rig.generation, info.first_device_ns, labels, info.notes, self._version)
+        )
+        reason = "stopped"
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                background = [
+                    tasks.create_task(self._watched("reflex", self._look()), name="reflex"),
+                    tasks.create_task(self._watched("speech", self._speech.run()), name="speech"),
+                ]
+                reason = await self._take_in()
+                await self._finish()
+                for task in background:
+                    task.cancel()
+        finally:
+            self._watch.close()
+            self._emit(Ended(self._t(), self._counts(), reason))
+
+    def _counts(self) -> dict[str, StreamCount]:
+        """Of every stream the source has, also those that never brought a sample."""
+        counts = {stream.label: StreamCount(0, 0, 0) for stream in self._source.info.streams}
+        counts |= {label: StreamCount(s.received, s.dropped, s.late) for label, s in self.buffer.statistics().items()}
+        return dict(sorted(counts.items()))
+
+    # -- samples in ------------------------------------------------------------------------------------------------
+
+    async def _take_in(self) -> str:
+        async for sample in self._source.samples():
+            self._on_sample(sample)
+            match sample.payload:
+                case Notice("end", detail):
+                    return detail or "end of recording"
+                case Notice("seam", detail):
+                    self.buffer.add(sample)
+                    await self._start_anew(sample.device_ns, detail)
+                case Notice("fault", detail):
+                    self._fault("source", detail)
+                case payload:
+                    # Cameras take longer to arrive: what was captured before the seam still follows it.
+                    if self.buffer.add(sample) and sample.device_ns >= self._here_since_ns:
+                        self._use(sample, payload)
+        return "source ended"
+
+    def _use(self, sample: Sample, payload: object) -> None:
+        match payload:
+            case ImuBatch():
+                self._imu.append((sample.stream.label, payload))
+                self._watch.imu()
+            case PoseBatch():
+                self._poses.append((sample.stream.label, payload))
+            case ImageFrame() if payload.pixels is not None and self._pair and sample.stream.label in self._pair:
+                self._pair_up(sample)
+
+    def _pair_up(self, sample: Sample) -> None:
+        assert self._pair is not None
+        self._halves[sample.stream.label] = sample
+        left, right = (self._halves.get(label) for label in self._pair)
+        if left is None or right is None or abs(left.device_ns - right.device_ns) > PAIR_TOLERANCE_NS:
+            return
+        self._halves.clear()
+        assert isinstance(left.payload, ImageFrame) and isinstance(right.payload, ImageFrame)
+        look = Look(left.device_ns, left.payload, right.payload, (), ())
+        if (missed := self._looks.put(look)) is not None:
+            self._emit(FrameSkipped(self._t(), missed.device_ns, "superseded"))
+
+    async def _start_anew(self, device_ns: int, detail: str) -> None:
+        self._here_since_ns = device_ns
+        self._halves.clear()
+        self._imu.clear()
+        self._poses.clear()
+        self._looks.discard()
+        await self._runner.reset()
+        self._speech.seam()
+        self._emit(Seam(self._t(), detail))
+
+    async def _finish(self) -> None:
+        """The source has ended: the last frame may still become a scene, and what is due may still be said."""
+        self._watch.close()
+        while self._looking or not self._looks.empty:
+            await asyncio.sleep(0.01)
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._speech.idle()
+        except TimeoutError:
+            pass
+
+    # -- frames to scenes ------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        while True:
+            look = await self._looks.take()
+            self._looking = True
+            try:
+                await self._see(look)
+            finally:
+                self._looking = False
+
+    async def _see(self, look: Look) -> None:
+        captured_ns = now_ns() - self.buffer.age_ns(look.device_ns, now_ns())
+        if now_ns() - captured_ns > STALE_NS:
+            self._emit(FrameSkipped(self._t(), look.device_ns, "stale"))
+            return
+        try:
+            seen = await self._runner.see(self._with_motion(look))
+        except ChildDied as e:
+            self._fault("reflex", str(e))
+            return
+        if look.device_ns < self._here_since_ns:
+            self._emit(FrameSkipped(self._t(), look.device_ns, "seam"))
+            return
+        age_ms = (now_ns() - captured_ns) / 1e6
+        self._emit(SceneChanged(self._t(), seen.scene, age_ms))
+        self._on_seen(seen)
+        self._watch.scene(seen.scene, captured_ns)
+        self._speech.scene(seen.scene, captured_ns)
+
+    def _with_motion(self, look: Look) -> Look:
+        imu, poses = tuple(self._imu), tuple(self._poses)
+        self._imu.clear()
+        self._poses.clear()
+        return Look(look.device_ns, look.left, look.right, imu, poses)
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+
+    async def _watched(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """A task that dies is a fault in the log before it takes the session down."""
+        try:
+            await work
+        except Exception as e:
+            self._fault(name, f"{type(e).__name__}: {e}")
+            raise
+
+    def _fault(self, component: str, detail: str) -> None:
+        self._emit(Fault(self._t(), component, detail))
+        if component in FAULT_NOTICES:
+            self._speech.notice(FAULT_NOTICES[component])
+
+    def _t(self) -> int:
+        return now_ns() - self._start_ns
