@@ -1,9 +1,9 @@
-"""The reflex path in real time: from the first frame in which a hazard meets the warning rule to the first sample heard.
+"""The reflex path in real time: from the first frame in which a hazard meets the warning rule to the first sound.
 
-Pre-rendered simulated walks are replayed in real time with the reflex in its worker process and the sound going to a
-card that discards it (its reported buffer counts). Beside it, a reader decodes a looped real recording as a live session
-would: the SLAM pair at 10 Hz and RGB at 1 Hz, at nice 10. A hazard counts once: the first alert of an obstacle on a
-walk. Confirmation frames are within the figure, since it begins with the first frame in which the rule held.
+Pre-rendered simulated walks are replayed in real time, the reflex in its worker process, the sound going to a card that
+discards it (its reported buffer counts). Beside it, a reader decodes a looped real recording as a live session would:
+the SLAM pair at 10 Hz and RGB at 1 Hz, at nice 10. A hazard counts once: the first alert of an obstacle on a walk.
+Confirmation frames are within the figure, since it begins with the first frame in which the rule held.
 
 Not in it: what lies before the hand-over of a frame in real glasses is declared (``streams.source.DECLARED_DELAY_MS``).
 """
@@ -66,7 +66,7 @@ class Measured:
                     audible_ms, rule_ns = e.audible_ns / MS, alert.first_rule_device_ns - first_device_ns
                     self.hazards.append(audible_ms - rule_ns / MS)
                     self.add("alert to heard", audible_ms - alert.t_ns / MS)
-                    self.add("rule first held to the frame that told", (alert.device_ns - alert.first_rule_device_ns) / MS)
+                    self.add("frames to confirm", (alert.device_ns - alert.first_rule_device_ns) / MS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.plot is not None:
         plot(measured.hazards, args.plot)
     p95 = figures["hazard_to_heard_ms"]["p95"]
-    line = f"{len(measured.hazards)} hazards: p95 {p95:.0f} ms to the first sample heard (promised: {PROMISED_P95_MS:.0f})"
+    line = f"{len(measured.hazards)} hazards: p95 {p95:.0f} ms to the first sound (promised: {PROMISED_P95_MS:.0f})"
     return Outcome(figures, p95 <= PROMISED_P95_MS, line)
 
 

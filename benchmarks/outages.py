@@ -11,6 +11,7 @@ event log; nothing is asked of the state machine.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,7 +77,7 @@ def judge(events: list[AnyEvent], where: str) -> Found:
             if isinstance(e, SceneChanged) and e.scene.quality.usable]  # fmt: skip
     earcons = [e.audible_ns / 1e9 for e in events if isinstance(e, SoundStarted) and e.sound == "earcon.blind"]
     words = _heard(events, Notice.CANT_SEE)
-    for (judged, captured), (judged_next, captured_next) in zip(good, good[1:], strict=False):
+    for (judged, captured), (judged_next, captured_next) in itertools.pairwise(good):
         gap = judged_next - judged
         here = f"{where}: frames stop at {judged:.2f} s for {gap:.2f} s"
         first = next((t - judged for t in earcons if judged < t <= judged_next + LATENESS_S), None)
@@ -136,8 +137,10 @@ def run(args: argparse.Namespace) -> Outcome:
         "earcon_after_judged_s": spread(found.earcon_s), "words_after_capture_s": spread(found.words_s),
         "back_after_capture_s": spread(found.back_s),
     }  # fmt: skip
-    line = (f"{found.outages} outages, {len(found.misses)} misses; blind earcon after {_at(found.earcon_s)}, words after "
-            f"{_at(found.words_s)}, guidance back after {_at(found.back_s)} (median, longest)")  # fmt: skip
+    line = (
+        f"{found.outages} outages, {len(found.misses)} misses; median and longest: blind earcon {_at(found.earcon_s)}, "
+        f"words {_at(found.words_s)}, guidance back {_at(found.back_s)}"
+    )
     return Outcome(figures, not found.misses, line)
 
 

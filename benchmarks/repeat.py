@@ -1,4 +1,4 @@
-"""The same replay many times, in fresh processes and under several hash seeds: one SHA-256 of the event log, or it fails."""
+"""The same replay many times, in fresh processes and under several hash seeds: one event log, or it fails."""
 
 from __future__ import annotations
 

@@ -22,8 +22,9 @@ def run(args: argparse.Namespace) -> Outcome:
     runs = [replay(uri) for _ in range(args.runs)]
     factors = [(r.info.duration_s or r.duration_s) / r.took_s for r in runs]
     median = statistics.median(factors)
-    line = f"{runs[0].info.duration_s:.1f} s of {uri.rpartition('/')[2]}: {median:.2f} times real time (median of {args.runs})"
-    figures = {"recording_s": runs[0].info.duration_s, "took_s": [round(r.took_s, 3) for r in runs],
+    name, length_s = uri.rpartition("/")[2], runs[0].info.duration_s
+    line = f"{length_s:.1f} s of {name}: {median:.2f} times real time (median of {args.runs})"
+    figures = {"recording_s": length_s, "took_s": [round(r.took_s, 3) for r in runs],
                "times_real_time": round(median, 3)}  # fmt: skip
     return Outcome(figures, median > 1.0, line)
 

@@ -175,8 +175,8 @@ def run(args: argparse.Namespace) -> Outcome:
         "false_now_an_hour": round(sum(f.false_now for f in found) / max(hours, 1e-9), 2), "hours": round(hours, 3),
         "shortfalls": shortfalls,
     }  # fmt: skip
-    line = "; ".join(shortfalls) if shortfalls else "all that is promised held"
-    return Outcome(figures, not shortfalls, f"{len(walks)} walks, {figures['false_now_an_hour']} false NOW an hour: {line}")
+    line = f"{len(walks)} walks, {figures['false_now_an_hour']} false NOW an hour: "
+    return Outcome(figures, not shortfalls, line + ("; ".join(shortfalls) or "all that is promised held"))
 
 
 def _seeds(text: str) -> range:

@@ -19,7 +19,7 @@ from typing import Literal
 
 from handrail.device.open import open_speaker, open_voice
 from handrail.device.sound import Speaker, Voice
-from handrail.runtime.config import Config, load_config
+from handrail.runtime.config import Config
 from handrail.runtime.declared import Declared, load_declared
 from handrail.runtime.events import AnyEvent
 from handrail.runtime.health import Watch

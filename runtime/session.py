@@ -3,13 +3,15 @@
     source -> buffer -> pair of frames -> one-slot mailbox -> reflex -> scene -> alerts, health -> speech
 
 Three tasks: this one takes samples in and never waits for another; ``_look`` turns pairs into scenes; ``Speech`` says
-what is due. ``Watch`` sits on the loop's timers and notices when frames stop. Live, recorded and simulated sources run through the same lines.
+what is due. ``Watch`` sits on the loop's timers and notices when frames stop. Live, recorded and simulated sources run
+through the same lines.
 Knows nothing of how depth is measured, of phrases, or of files.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -61,7 +63,8 @@ class Session:
         self._imu: deque[tuple[str, ImuBatch]] = deque(maxlen=MOTION_BATCHES)
         self._poses: deque[tuple[str, PoseBatch]] = deque(maxlen=MOTION_BATCHES)
         self._looks: Mailbox[Look] = Mailbox()
-        self._looking = False
+        self._caught_up = asyncio.Event()  # no pair waits and none is being looked at
+        self._caught_up.set()
         self._here_since_ns = -(1 << 63)  # capture time of the last seam: what was seen before lies elsewhere
 
     async def run(self) -> None:
@@ -129,6 +132,7 @@ class Session:
         self._halves.clear()
         assert isinstance(left.payload, ImageFrame) and isinstance(right.payload, ImageFrame)
         look = Look(left.device_ns, left.payload, right.payload, (), ())
+        self._caught_up.clear()
         if (missed := self._looks.put(look)) is not None:
             self._emit(FrameSkipped(self._t(), missed.device_ns, "superseded"))
 
@@ -138,6 +142,7 @@ class Session:
         self._imu.clear()
         self._poses.clear()
         self._looks.discard()
+        self._caught_up.set()
         await self._runner.reset()
         self._speech.seam()
         self._emit(Seam(self._t(), detail))
@@ -145,24 +150,18 @@ class Session:
     async def _finish(self) -> None:
         """The source has ended: the last frame may still become a scene, and what is due may still be said."""
         self._watch.close()
-        while self._looking or not self._looks.empty:
-            await asyncio.sleep(0.01)
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
+                await self._caught_up.wait()
                 await self._speech.idle()
-        except TimeoutError:
-            pass
 
     # -- frames to scenes ------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
         while True:
-            look = await self._looks.take()
-            self._looking = True
-            try:
-                await self._see(look)
-            finally:
-                self._looking = False
+            await self._see(await self._looks.take())
+            if self._looks.empty:
+                self._caught_up.set()
 
     async def _see(self, look: Look) -> None:
         captured_ns = now_ns() - self.buffer.age_ns(look.device_ns, now_ns())
