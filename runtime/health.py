@@ -26,6 +26,7 @@ from handrail.streams.clock import NS_PER_S, now_ns
 
 BLIND_AFTER_S = 0.5  # since the last usable frame arrived
 STALE_S = 1.0  # a frame older than this is no use, and sight ends when the last one gets so old
+WORDS_WITHIN_S = 1.4  # "I can't see." begins this long after the capture of the last usable frame; 1.5 is promised
 FIRST_FRAME_S = 2.0  # cameras may take so long to start
 BLIND_EARCON_S = 5.0
 SEES_AFTER_S = 0.3
@@ -56,6 +57,7 @@ class Tell:
 
     tone: Tone | None
     notice: Notice | None
+    by_ns: int | None = None  # the words begin by then, though the tone still sounds
 
 
 Act = Changed | Tell
@@ -68,6 +70,7 @@ class Sight:
         self.state = State.STARTING
         self._blind_at_ns = start_ns + _ns(FIRST_FRAME_S)  # unless a usable frame comes
         self._why = "no frames"  # what is wrong with the newest frame
+        self._captured_ns: int | None = None  # of the last usable frame
         self._usable_since_ns: int | None = None
         self._told_seeing_ns: int | None = None
         self._hold_s = SEES_AFTER_S
@@ -122,7 +125,7 @@ class Sight:
         acts = self.due(now)  # a timer that comes late must not make an outage vanish
         if self._usable_since_ns is None or now >= self._blind_at_ns:
             self._usable_since_ns = now
-        self._why = "no frames"
+        self._why, self._captured_ns = "no frames", captured_ns
         self._blind_at_ns = min(now + _ns(BLIND_AFTER_S), captured_ns + _ns(STALE_S))
         acts += self._depth(now, known >= KNOWN_SHARE, moving)
         if self.state is State.STARTING:
@@ -138,7 +141,8 @@ class Sight:
         self._usable_since_ns = None
         self._no_depth_since_ns = self._depth_since_ns = None
         self._depth_missing = False
-        return [*self._become(now, State.BLIND, self._why), Tell(Tone.BLIND, Notice.CANT_SEE)]
+        by_ns = None if self._captured_ns is None else self._captured_ns + _ns(WORDS_WITHIN_S)
+        return [*self._become(now, State.BLIND, self._why), Tell(Tone.BLIND, Notice.CANT_SEE, by_ns)]
 
     def _depth(self, now: int, known: bool, moving: bool) -> list[Act]:
         """Missing for 1 s while moving; back when known for 1 s."""
@@ -261,7 +265,7 @@ class Health:
                     self._emit(StateChanged(now_ns() - self._start_ns, state, reason))
                 case Tell(tone, None) if tone is not None:
                     self._speech.tone(tone)
-                case Tell(tone, notice) if notice is not None:
-                    self._speech.notice(notice, tone)
+                case Tell(tone, notice, by_ns) if notice is not None:
+                    self._speech.notice(notice, tone, by_ns)
         if deadline_ns is not None and self._sight.next_deadline_ns < deadline_ns:
             self._sooner.set()

@@ -24,7 +24,7 @@ from handrail.streams.clock import NS_PER_S, now_ns
 from handrail.streams.errors import DeviceError
 
 NOTICE_TTL_S = 5.0
-LEAD_S = 0.7  # words wait for the end of their earcon, but no longer than this (the blind one is longer)
+LEAD_S = 1.0  # words wait for the end of their earcon, but no longer than this
 
 
 class _Timed:
@@ -97,9 +97,11 @@ class Player:
         )  # fmt: skip
 
     def earcon(
-        self, sound: Sound, *, leads: bool, bearing_deg: float | None = None, source_device_ns: int | None = None
-    ) -> None:
-        """Handed to the speaker before this returns. ``leads``: the next words wait for its end. Needs ``run``."""
+        self, sound: Sound, *, leads: bool, words_by_ns: int | None = None, bearing_deg: float | None = None,
+        source_device_ns: int | None = None,
+    ) -> None:  # fmt: skip
+        """Handed to the speaker before this returns. ``leads``: the next words wait for its end, but no longer than
+        until ``words_by_ns``. Needs ``run``."""
         if self._group is None:
             raise RuntimeError("expected run() to be under way before a sound is made")
         following = self._earcon(self._sounds.play(sound), sound, bearing_deg, source_device_ns)
@@ -107,7 +109,8 @@ class Player:
         self._earcons.append(task)
         task.add_done_callback(self._earcons.remove)
         if leads:
-            self._lead = (task, now_ns() + int(LEAD_S * NS_PER_S))
+            until_ns = now_ns() + int(LEAD_S * NS_PER_S)
+            self._lead = (task, until_ns if words_by_ns is None else min(until_ns, words_by_ns))
 
     def cut(self, lesser_than: tuple[int, int], *, resume: bool) -> None:
         """Stop what is being said if its rank is lesser (greater in number) than this."""

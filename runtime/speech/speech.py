@@ -103,10 +103,10 @@ class Speech:
         self._scene = None
         self._memory = Memory()
 
-    def notice(self, notice: Notice, tone: Tone | None = None) -> None:
-        """One of the fixed lines, after a tone."""
+    def notice(self, notice: Notice, tone: Tone | None = None, by_ns: int | None = None) -> None:
+        """One of the fixed lines, after a tone; the words begin by ``by_ns`` even if the tone still sounds."""
         if tone is not None:
-            self._player.earcon(_TONES[tone](), leads=True)
+            self._player.earcon(_TONES[tone](), leads=True, words_by_ns=by_ns)
         self._player.notice(notice)
 
     def fault(self, component: str) -> None:
