@@ -31,8 +31,7 @@ SLOWED = 0.8  # of the speed when told: the wearer has understood
 SAME_PLACE_M = 0.7  # a new track this near to a told one is the same thing (a desk comes in pieces)
 HELD_GAP_S = 0.35  # the rule "has held since" survives a gap of so long: three frames
 USUAL_MSEC = 1.3
-UNKNOWN_SPEED_SD_MSEC = 0.6  # with this or more, whether the wearer walks isn't known: assume a slow walk
-ASSUMED_MSEC = 1.0
+ASSUMED_MSEC = 1.0  # where the wearer's motion isn't known ("imu": orientation only), a slow walk is assumed
 MOST_TOLD = 64
 NS = 1e9
 
@@ -146,7 +145,7 @@ def decide(scene: Scene, memory: Memory, rules: Rules) -> tuple[Alert | None, Me
 
 
 def _assumed_walking(w: Wearer) -> Wearer:
-    if w.speed_sd_msec < UNKNOWN_SPEED_SD_MSEC:
+    if w.motion_from != "imu":
         return w
     return msgspec.structs.replace(w, travel_rad=w.reference_rad, speed_msec=max(w.speed_msec, ASSUMED_MSEC))
 
@@ -163,7 +162,8 @@ def _own_closing_msec(o: Obstacle, w: Wearer) -> float:
 
 
 def _repeats(told: Told, h: Hazard, w: Wearer, now: int) -> bool:
-    slowed = w.speed_msec < SLOWED * told.speed_msec and h.rule != "approaching"
+    """Unless the wearer has slowed, or may have: where motion isn't known, the same earcon would never end."""
+    slowed = w.motion_from == "imu" or (w.speed_msec < SLOWED * told.speed_msec and h.rule != "approaching")
     return h.contact_s <= NOW_S and not slowed and now - told.told_device_ns >= REPEAT_S * NS
 
 

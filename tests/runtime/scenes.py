@@ -11,12 +11,12 @@ NS_PER_S = 1_000_000_000
 
 def walker(
     x_m: float = 0.0, y_m: float = 0.0, speed_msec: float = 1.3, nose_deg: float = 0.0, travel_deg: float | None = 0.0,
-    speed_sd_msec: float = 0.1,
+    motion_from: str = "vio",
 ) -> Wearer:  # fmt: skip
     """Standing still with ``travel_deg=None``. Angles counter-clockwise."""
     travel = None if travel_deg is None else math.radians(travel_deg)
     speed = 0.0 if travel is None else speed_msec
-    return Wearer(x_m, y_m, 1.6, math.radians(nose_deg), travel, speed, speed_sd_msec, 0.0, 0.0, 0.0, "vio")
+    return Wearer(x_m, y_m, 1.6, math.radians(nose_deg), travel, speed, 0.1, 0.0, 0.0, 0.0, motion_from)
 
 
 def thing(
