@@ -1,8 +1,8 @@
 """Where the wearer is and how fast: VIO's poses when they are there, else our own stereo odometry, else turning alone.
 
-Rotation always comes from the attitude filter or VIO. Translation between two stereo pairs comes from ``visual_motion``;
-a small Kalman filter on position and velocity carries it through time with the accelerometer, which knows the bounce of
-each step that a constant velocity would miss. Nothing to go by: velocity becomes unknown and says so ("imu").
+Rotation always comes from the attitude filter or VIO. Translation between two stereo pairs comes from
+``visual_motion``; a small Kalman filter on position and velocity carries it through time with the accelerometer, which
+knows the bounce of each step that a constant velocity would miss. Nothing to go by: velocity becomes unknown and says so ("imu").
 
 Level frame, metres, seconds. Pure: the same inputs give the same poses. Knows no obstacles and no floor.
 """
