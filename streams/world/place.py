@@ -100,8 +100,8 @@ def _edge(options: WorldOptions, gone_m: float) -> float | None:
     """Where the floor ends (along the path, and along x: the path's heading is under half a degree), or None."""
     rng = options.random("edge")
     share, chance = rng.uniform(0.75, 0.92), rng.random()
-    if options.kind == "step-down" or (options.kind == "mixed" and chance < 0.15):
-        return share * gone_m
+    if options.kind == "step-down" or (options.kind == "mixed" and chance < 0.15 and gone_m > 6.0):
+        return max(2.0, min(share * gone_m, gone_m - 0.6))  # reached, and gone over, within the time there is
     return None
 
 

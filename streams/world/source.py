@@ -1,8 +1,8 @@
 """The simulated world as a source: a walk down a corridor through real Aria calibrations, by URI ``world:SEED``.
 
-Labels, rates and packing follow the recordings of the generation; frames that the plan skips, and those of the side
-and eye cameras, are counted with ``pixels=None``. There is no VIO, gaze, hands or audio. Hands out samples only: the
-truth behind them is a module of its own, for evaluation. Frames are drawn in the loop (about 70 ms each): to replay in
+Labels, rates and packing follow the recordings of the generation; frames that the plan skips, and all of the eye
+cameras, are counted with ``pixels=None``. There is no VIO, gaze, hands or audio. Hands out samples only: the truth
+behind them is a module of its own, for evaluation. Frames are drawn in the loop (about 70 ms each): to replay in
 real time, write a tape first.
 """
 
@@ -120,9 +120,11 @@ class WorldSource:
             yield _Due(device_ns(t), stream, functools.partial(self._frame, stream, k, t, drawn))
 
     def _drawn_hz(self, stream: Stream) -> float:
+        if stream.kind is Kind.EYE:
+            return 0.0  # there is nothing behind the glasses to be seen
         if stream.label in (self._world.rig.stereo_pair or ()):
             return self._plan.stereo_hz
-        return self._plan.rgb_hz if stream.kind is Kind.RGB else 0.0
+        return self._plan.other_hz.get(stream.label, self._plan.rgb_hz if stream.kind is Kind.RGB else 0.0)
 
     def _frame(self, stream: Stream, k: int, t_s: float, drawn: bool) -> ImageFrame:
         if stream.label in JOINED_EYES_PX:

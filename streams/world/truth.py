@@ -74,11 +74,17 @@ class Truth:
         self._to_path = np.array([[c, s], [-s, c]])  # world [x, y] -> along, left
         self.first_device_ns = device_ns(0.0)
         self.last_device_ns = device_ns(world.place.duration_s)
+        self._pose = self._pose_at(self.first_device_ns)
         things = sorted(world.place.things, key=lambda thing: float(self._path(thing.prism.footprint)[:, 0].min()))
         self.obstacles = tuple(self._obstacle(i, thing) for i, thing in enumerate(things))
         self._points = [self._corridor_points(o) for o in self.obstacles]
 
     def pose_at(self, at_ns: int) -> TruePose:
+        if at_ns != self._pose.device_ns:  # asked for once per obstacle and frame
+            self._pose = self._pose_at(at_ns)
+        return self._pose
+
+    def _pose_at(self, at_ns: int) -> TruePose:
         t = np.array([walk_s(at_ns)])
         walk = self._world.walk
         T = walk.T_world_cpf(t)[0]
