@@ -1,7 +1,7 @@
 """Seeing, degraded or blind: the wearer always knows which.
 
-``Sight`` is a state machine without a clock: told what arrives and asked at ``next_deadline_ns``, it returns what to
-do. ``Health`` binds it to the running loop, the speech and the event log. Times are the loop's, in ns.
+``Health`` is a state machine without a clock: told what arrives and asked at ``next_deadline_ns``, it returns what to
+do. ``Watch`` binds it to the loop's timers, the speech and the event log. Times are the loop's, in ns.
 
     seeing     usable frames come; a soft heartbeat now and then
     degraded   frames come, but depth is missing in the walking corridor for 1 s while moving, or the motion sensor is
@@ -63,7 +63,7 @@ class Tell:
 Act = Changed | Tell
 
 
-class Sight:
+class Health:
     """The state machine. Every method returns what to do now, in order."""
 
     def __init__(self, start_ns: int) -> None:
@@ -208,56 +208,57 @@ def _lasted(since_ns: int | None, now: int, seconds: float) -> bool:
     return since_ns is not None and now - since_ns >= _ns(seconds)
 
 
-class Health:
-    """``Sight`` on the running loop: what it decides is told and logged at once."""
+class Watch:
+    """``Health`` on the running loop's timers, from when it is made until closed: its decisions are told and logged."""
 
     def __init__(self, speech: Speech, emit: Callable[[Event], None], start_ns: int) -> None:
-        self._sight = Sight(start_ns)
+        self._health = Health(start_ns)
         self._speech = speech
         self._emit = emit
         self._start_ns = start_ns
-        self._sooner = asyncio.Event()
-        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._set_timer()
 
     @property
     def state(self) -> State:
-        return self._sight.state
+        return self._health.state
 
     def scene(self, scene: Scene, captured_ns: int) -> None:
         """The reflex judged a frame, usable or not."""
         why = None if scene.quality.usable else (scene.quality.reason or "unusable")
         known = 0.0 if scene.coverage is None else scene.coverage.corridor_known
-        moving = scene.wearer.travel_rad is not None
-        deadline_ns = self._sight.next_deadline_ns
-        self._do(self._sight.frame(now_ns(), captured_ns, why, known, moving), deadline_ns)
+        self._do(self._health.frame(now_ns(), captured_ns, why, known, scene.wearer.travel_rad is not None))
 
-    def stale(self, age_ns: int) -> None:
+    def stale(self, captured_ns: int) -> None:
         """A frame came that is too old to be judged."""
-        deadline_ns = self._sight.next_deadline_ns
-        self._do(self._sight.frame(now_ns(), now_ns() - age_ns, "stale", 0.0, False), deadline_ns)
+        self._do(self._health.frame(now_ns(), captured_ns, "stale", 0.0, False))
 
     def imu(self) -> None:
         """Motion samples came."""
-        deadline_ns = self._sight.next_deadline_ns
-        self._do(self._sight.imu(now_ns()), deadline_ns)
+        self._do(self._health.imu(now_ns()))
 
-    async def run(self) -> None:
-        """What time alone brings about, until cancelled or stopped."""
-        while not self._stopped:
-            self._sooner.clear()
-            try:
-                async with asyncio.timeout_at(self._sight.next_deadline_ns / NS_PER_S):
-                    await self._sooner.wait()
-            except TimeoutError:
-                self._do(self._sight.due(now_ns()), None)
-
-    def stop(self) -> None:
+    def close(self) -> None:
         """No more tones and words: the session ends."""
-        self._stopped = True
-        self._sooner.set()
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _do(self, acts: list[Act], deadline_ns: int | None) -> None:
-        if self._stopped:
+    def _set_timer(self) -> None:
+        """At the next deadline; one that was put off is noticed when it comes, so that most samples set no timer."""
+        deadline_s = self._health.next_deadline_ns / NS_PER_S
+        if self._timer is not None:
+            if self._timer.when() <= deadline_s:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(deadline_s, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._do(self._health.due(now_ns()))
+
+    def _do(self, acts: list[Act]) -> None:
+        if self._closed:
             return
         for act in acts:
             match act:
@@ -267,5 +268,4 @@ class Health:
                     self._speech.tone(tone)
                 case Tell(tone, notice, by_ns) if notice is not None:
                     self._speech.notice(notice, tone, by_ns)
-        if deadline_ns is not None and self._sight.next_deadline_ns < deadline_ns:
-            self._sooner.set()
+        self._set_timer()

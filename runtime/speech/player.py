@@ -140,21 +140,12 @@ class Player:
 
     # What runs.
 
-    async def prepare(self) -> None:
-        """Render what must be there when all else fails. A voice that can't is a fault, and the rest goes on."""
-        for text in map(str, READY):
-            try:
-                await self._voice.prerender([text], self._rate_wpm)
-                self._ready.add(text)
-            except DeviceError as e:
-                self._voice_failed(e)
-                return
-
     async def run(self) -> None:
         """Until cancelled. What sounds then is faded out and reported."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
+                await self._render_beforehand()
                 while True:
                     await self._next()
             finally:
@@ -167,6 +158,16 @@ class Player:
         while not self.quiet:
             self._idle.clear()
             await self._idle.wait()
+
+    async def _render_beforehand(self) -> None:
+        """Render what must be there when all else fails. A voice that can't is a fault, and the rest goes on."""
+        for text in map(str, READY):
+            try:
+                await self._voice.prerender([text], self._rate_wpm)
+                self._ready.add(text)
+            except DeviceError as e:
+                self._voice_failed(e)
+                return
 
     async def _next(self) -> None:
         """Wait for something to say, and say it."""

@@ -1,8 +1,7 @@
 """The mouth of the session: scenes, notices and the wearer's commands in; sounds and events out.
 
     speech = Speech(config, voice, speaker, emit, start_ns, render_ms)
-    await speech.prepare()                               # notices are rendered beforehand
-    group.create_task(speech.run(), name="speech")      # no sound before it runs
+    group.create_task(speech.run(), name="speech")      # first: no sound before it runs
     speech.scene(scene, captured_ns)                     # each look of the reflex
     speech.notice(Notice.CANT_SEE, Tone.BLIND)           # from health
     await speech.idle()                                  # before the end: until all is said
@@ -29,8 +28,7 @@ from handrail.runtime.speech.utterance import MAX_AGE_NS, Frame, Moment, Say, Un
 from handrail.streams.clock import NS_PER_S, now_ns
 
 REPEAT_TTL_S = 5.0
-FAULT_AGAIN_S = 30.0  # the same fault is spoken of no oftener
-FAULT_NOTICES = {"source": Notice.SENSOR_FAULT, "reflex": Notice.DETECTOR_FAULT}
+FAULT_AGAIN_S = 30.0  # a fault that comes back sooner is not spoken of again
 
 
 class Tone(StrEnum):
@@ -71,14 +69,10 @@ class Speech:
         self._scene: Scene | None = None
         self._captured_ns = 0
         self._answers = 0
-        self._faults_told: dict[str, int] = {}
+        self._faults_told_ns: dict[Notice, int] = {}
         self._player = Player(
             voice, speaker, config.wearer.speech_rate_wpm, render_ms, emit, start_ns, self._moment, self._dropped
         )
-
-    async def prepare(self) -> None:
-        """Render the notices."""
-        await self._player.prepare()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -105,17 +99,13 @@ class Speech:
 
     def notice(self, notice: Notice, tone: Tone | None = None, by_ns: int | None = None) -> None:
         """One of the fixed lines, after a tone; the words begin by ``by_ns`` even if the tone still sounds."""
+        if notice in (Notice.SENSOR_FAULT, Notice.DETECTOR_FAULT):
+            told_ns = self._faults_told_ns.get(notice)
+            if told_ns is not None and now_ns() - told_ns < FAULT_AGAIN_S * NS_PER_S:
+                return
+            self._faults_told_ns[notice] = now_ns()
         if tone is not None:
             self._player.earcon(_TONES[tone](), leads=True, words_by_ns=by_ns)
-        self._player.notice(notice)
-
-    def fault(self, component: str) -> None:
-        """Something was lost or restarted; only what the wearer should know is said."""
-        notice = FAULT_NOTICES.get(component)
-        told_ns = self._faults_told.get(component)
-        if notice is None or (told_ns is not None and now_ns() - told_ns < FAULT_AGAIN_S * NS_PER_S):
-            return
-        self._faults_told[component] = now_ns()
         self._player.notice(notice)
 
     def tone(self, tone: Tone) -> None:

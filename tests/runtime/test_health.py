@@ -14,7 +14,7 @@ from scenes import NS_PER_S, look, walker
 from handrail.device.fakes import PacedSpeaker, SilentVoice
 from handrail.runtime.config import Config
 from handrail.runtime.events import Event, SoundEnded, SoundStarted, Spoken, State, StateChanged
-from handrail.runtime.health import Health
+from handrail.runtime.health import Watch
 from handrail.runtime.speech.speech import Speech
 from handrail.streams.clock import now_ns, run_virtual
 
@@ -24,7 +24,7 @@ FIRST_S = 1.0  # when the frames of a ``Watched`` begin
 
 @dataclass
 class Watched:
-    health: Health
+    watch: Watch
     events: list[Event] = field(default_factory=list)
 
     def states(self) -> list[tuple[float, State, str]]:
@@ -47,16 +47,16 @@ class Watched:
             captured = now_ns() - round(age_s * NS_PER_S)
             wearer = walker(travel_deg=0.0 if moving else None)
             scene = look(captured / NS_PER_S, wearer, usable=reason is None, reason=reason, known=known)
-            self.health.scene(scene, captured)
+            self.watch.scene(scene, captured)
             if imu:
-                self.health.imu()
+                self.watch.imu()
             await asyncio.sleep(every_s)
 
     async def nothing(self, seconds: float) -> None:
         """No frames; the motion sensor goes on."""
         end_ns = now_ns() + round(seconds * NS_PER_S)
         while (left_ns := end_ns - now_ns()) > 0:
-            self.health.imu()
+            self.watch.imu()
             await asyncio.sleep(min(0.1, left_ns / NS_PER_S))
 
 
@@ -64,17 +64,15 @@ def watched(play: Callable[[Watched], Awaitable[None]]) -> Watched:
     async def main() -> Watched:
         events: list[Event] = []
         speech = Speech(Config(), SilentVoice(), PacedSpeaker(), events.append, 0, render_ms=15.0)
-        await speech.prepare()
-        health = Health(speech, events.append, 0)
-        tasks = [asyncio.create_task(speech.run()), asyncio.create_task(health.run())]
+        watch = Watch(speech, events.append, 0)
+        running = asyncio.create_task(speech.run())
         await asyncio.sleep(FIRST_S - now_ns() / NS_PER_S)
-        w = Watched(health, events)
+        w = Watched(watch, events)
         await play(w)
-        health.stop()
+        watch.close()
         await speech.idle()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
         return w
 
     return run_virtual(main())
@@ -214,10 +212,10 @@ def test_frames_that_never_come_are_told_soon_after_the_start() -> None:
     assert [t for _, t in watched(play).words()] == ["I can't see."]
 
 
-def test_a_stopped_health_says_nothing_more() -> None:
+def test_a_closed_watch_says_nothing_more() -> None:
     async def play(w: Watched) -> None:
         await w.frames(1.0)
-        w.health.stop()
+        w.watch.close()
         await w.nothing(3.0)
 
     assert watched(play).words() == []

@@ -83,7 +83,6 @@ def staged(
         events: list[Event] = []
         speech = Speech(cfg or Config(), voice, speaker, events.append, now_ns(), render_ms=15.0)
         stage = Stage(speech, voice, speaker, events)
-        await speech.prepare()
         running = asyncio.create_task(speech.run())
         await asyncio.sleep(1.0)
         await play(stage)
@@ -296,7 +295,7 @@ def test_the_heartbeat_gives_way_to_anything_that_sounds() -> None:
 def test_the_same_fault_is_spoken_of_once() -> None:
     async def play(stage: Stage) -> None:
         for _ in range(5):
-            stage.speech.fault("source")
+            stage.speech.notice(Notice.SENSOR_FAULT)
             await asyncio.sleep(2)
 
     assert staged(play).spoken() == ["Sensor fault."]
@@ -418,7 +417,7 @@ def test_cancelled_in_the_middle_it_says_what_was_heard() -> None:
         events: list[Event] = []
         speech = Speech(Config(wearer=config.Wearer()), SilentVoice(), PacedSpeaker(), events.append, 0)
         running = asyncio.create_task(speech.run())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # the notices have been rendered
         speech.tone(Tone.BLIND)
         speech.tone(Tone.DEGRADED)
         speech.say("Words that take more than half a second to be said.", 5.0)
