@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import urllib.parse
 import wave
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
@@ -81,7 +82,7 @@ def sound_source(wav: Path | None) -> str | None:
         return _data_uri("audio/wav", wav.read_bytes())
     if (mixed := _mixed_down(wav)) is not None and len(mixed) <= MOST_SOUND_BYTES:
         return _data_uri("audio/wav", mixed)
-    return wav.name
+    return urllib.parse.quote(wav.name)
 
 
 def _mixed_down(wav: Path) -> bytes | None:

@@ -84,4 +84,6 @@ def describe(scene: Scene) -> str:
 
 
 def _jpeg(image: Redacted) -> str:
+    if not isinstance(image, Redacted):  # types alone don't stop a caller that isn't checked
+        raise TypeError(f"report: expected a Redacted image, got {type(image).__name__}")
     return "data:image/jpeg;base64," + base64.b64encode(image.jpeg()).decode()

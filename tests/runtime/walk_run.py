@@ -41,9 +41,10 @@ from handrail.streams.source import SourceInfo
 
 FIRST = 7_000_000_000  # device clock at the session's start
 MS, S = 1_000_000, 1_000_000_000
-BOX, POLE, BAR = (  # x forward, y left, z up from the floor
-    Box((3.0, 0.5, 0.0), (3.4, 1.1, 0.6)), Box((3.6, -0.9, 0.0), (3.7, -0.8, 2.0)), Box((4.6, -0.6, 1.5), (4.7, 0.6, 1.7)),
-)
+BOX = Box((3.0, 0.5, 0.0), (3.4, 1.1, 0.6))  # x forward, y left, z up from the floor
+POLE = Box((3.6, -0.9, 0.0), (3.7, -0.8, 2.0))
+BAR = Box((4.6, -0.6, 1.5), (4.7, 0.6, 1.7))
+FRAME_S = 0.2  # between frames: half the usual rate, since casting them takes longest
 WALLS = (Box((-5, 1.6, 0), (30, 1.8, 2.6)), Box((-5, -1.8, 0), (30, -1.6, 2.6)))
 
 
@@ -91,11 +92,11 @@ def scene_at(t_s: float) -> Scene:
 
 
 def events(t_s: float) -> list[AnyEvent]:
-    """What happens besides the scenes at this tenth of a second."""
+    """What happens besides the scenes at this time of a frame."""
     now, capture = round(t_s * S) + 61 * MS, FIRST + round(t_s * S)
     happens: dict[float, list[AnyEvent]] = {
         0.0: [StateChanged(now, State.SEEING, "frames")],
-        0.5: [
+        0.4: [
             Alerted(now, 3, Priority.NOW, "head", capture, capture, 4.4, 0.0, 3.2),
             SoundStarted(now, "earcon.obstacle", now + 20 * MS, 0.25, None, 0.0, capture),
             Queued(now, 1, "Head height, ahead.", Priority.NOW, "hazard", capture, now + 2 * S),
@@ -108,7 +109,7 @@ def events(t_s: float) -> list[AnyEvent]:
             Unsaid(now + S, 2, "invalid", 0.0),
         ],
         2.0: [StateChanged(now, State.BLIND, "covered")],
-        2.5: [
+        2.4: [
             SoundStarted(now, "earcon.blind", now + 20 * MS, 0.5, None, None, None),
             Queued(now, 3, "I can't see.", Priority.NOW, "health", None, now + 2 * S),
             Spoken(now, 3, "I can't see.", Priority.NOW, "health", None, None),
@@ -139,8 +140,8 @@ def walk(uri: str = "world:7", *, seconds: float = 5.0, recorded: bool = True) -
     builder.on_open(source)
     log: list[AnyEvent] = [Started(0, uri, 2, FIRST, ("slam-front-left",), source.notes, "0.1.0"),
                            FrameSkipped(5 * MS, FIRST, "stale")]  # fmt: skip
-    for i in range(round(seconds * 10)):
-        t_s = i / 10
+    for i in range(round(seconds / FRAME_S)):
+        t_s = i * FRAME_S
         scene = scene_at(t_s)
         latency_ms = 55 + 12 * math.sin(i) ** 2
         now: list[AnyEvent] = [SceneChanged(round(t_s * S + latency_ms * MS), scene, latency_ms)]
@@ -150,7 +151,7 @@ def walk(uri: str = "world:7", *, seconds: float = 5.0, recorded: bool = True) -
             builder.on_event(event)
             now.append(event)
         log += now
-    counts = {"slam-front-left": StreamCount(50, 2, 0), "imu-left": StreamCount(4000, 0, 3)}
+    counts = {"slam-front-left": StreamCount(25, 2, 0), "imu-left": StreamCount(4000, 0, 3)}
     log.append(Ended(round(seconds * S), counts, "end of recording"))
     return log, builder
 
