@@ -63,7 +63,7 @@ def make_place(options: WorldOptions, walk: Walk) -> Place:
     if edge_m is not None:
         things.append(_step_down(rng, edge_m, left, right))
     height = rng.uniform(2.4, 2.8)
-    end_m = (gone_m if edge_m is None else edge_m + STEPS * TREAD_M) + rng.uniform(4.0, 7.0)
+    end_m = (gone_m if edge_m is None else edge_m + STEPS * TREAD_M) + rng.uniform(5.0, 8.0)
     things += _along_the_walls(options.random("walls"), walk, left, right, end_m if edge_m is None else edge_m, things)
     faces = _shell(rng, left, right, height, end_m, edge_m)
     panes: list[Face] = []
