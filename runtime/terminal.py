@@ -75,18 +75,22 @@ def _cell(value: object) -> str:
 
 def check_writable(path: Path) -> None:
     """Find out before the work is done that its figures can't be written. Raises OutputError."""
-    folder = path.parent
-    if not folder.is_dir():
-        raise OutputError(f"{path}: expected a file in an existing folder, {folder} is none; create it first")
     if path.is_dir():
         raise OutputError(f"{path}: expected a file name, got a folder")
-    if not os.access(path if path.exists() else folder, os.W_OK):
+    there = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if there != path and not there.is_dir():
+        raise OutputError(f"{path}: expected a folder at {there}, got a file")
+    if not os.access(there, os.W_OK):
         raise OutputError(f"{path}: no permission to write there; choose another file")
 
 
 def write_json(path: Path, figures: Any) -> None:
-    """Write ``figures`` (anything msgspec encodes) indented, whole or not at all. Raises OutputError."""
+    """Write ``figures`` (anything msgspec encodes) indented, whole or not at all; makes its folder. OutputError."""
     text = msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise OutputError(f"{path}: its folder can't be made ({e.strerror}); choose another place") from e
     write_whole(path, text)
 
 

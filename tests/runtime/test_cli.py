@@ -104,7 +104,8 @@ def test_json_is_known_before_and_after_a_nested_command(
         (["probe", "--speed", "fastt"], "'fastt' is not one of fast, real (did you mean fast?)"),
         (["probe", "laten"], "'laten' is not one of latency (did you mean latency?)"),
         (["probe", "--speed"], "argument --speed: expected one argument"),
-        (["probe", "--json", "no/such/folder/x.json"], "expected a file in an existing folder"),
+        (["probe", "--json", f"{__file__}/x.json"], "got a file"),
+        (["probe", "--json", str(Path(__file__).parent)], "expected a file name, got a folder"),
         (["probe", "latency", "--seconds", "x"], "invalid float value: 'x'"),
     ],
 )
@@ -218,10 +219,15 @@ def test_one_line_keeps_letters_and_drops_control_characters() -> None:
 
 
 def test_a_json_file_is_whole_or_not_there(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="can't be written"):
-        write_json(tmp_path / "missing" / "x.json", {})
-    target = tmp_path / "x.json"
+    target = tmp_path / "new" / "x.json"
     write_json(target, {"a": 1})
     with pytest.raises(TypeError):
         write_json(target, {"a": object()})
-    assert json.loads(target.read_text()) == {"a": 1} and list(tmp_path.iterdir()) == [target]
+    assert json.loads(target.read_text()) == {"a": 1} and list(target.parent.iterdir()) == [target]
+    with pytest.raises(OutputError, match="its folder can't be made"):
+        write_json(target / "y.json", {})
+    full = Path("/dev/full")
+    if full.exists():
+        with pytest.raises(OutputError, match="No space left"):
+            write_json(full, {"a": 1})
+        assert full.is_char_device()
