@@ -97,28 +97,26 @@ class RollingBuffer:
         self._columns: dict[str, ColumnRing] = {}
         self._tallies: dict[str, _Tally] = {}
 
-    def add(self, sample: Sample) -> int:
-        """Take in a sample; arrivals come in order of ``host_ns``. Returns how many of its readings are held now.
+    def add(self, sample: Sample) -> Sample | None:
+        """Take in a sample; arrivals come in order of ``host_ns``. Returns what of it may be used, None: nothing.
 
-        0 means: don't use this sample. A seam empties the rings: what came before lies elsewhere.
+        Of a packed sample these are its fit and timely readings. A seam empties the rings: what came before lies
+        elsewhere.
         """
         if isinstance(sample.payload, Notice):
             if sample.payload.what == "seam":
                 self._empty()
-            return 0
+            return None
         tally = self._tallies.setdefault(sample.stream.label, _Tally())
         count = readings(sample)
         tally.received += count
         bound = self._bounds.get(sample.stream.kind)
         if bound is None:
-            return 0
-        if sample.stream.kind in COLUMNS:
-            held, late = self._add_rows(sample, bound)
-        else:
-            held, late = self._add_whole(sample, bound)
+            return None
+        taken, late = self._add_rows(sample, bound) if sample.stream.kind in COLUMNS else self._add_whole(sample, bound)
         tally.late += late
-        tally.dropped += count - held - late
-        return held
+        tally.dropped += count - late - (0 if taken is None else readings(taken))
+        return taken
 
     def closest(self, label: str, device_ns: int, tolerance_ns: int) -> Sample | None:
         """As ``Snapshot.closest``, of all that is held now."""
@@ -171,25 +169,25 @@ class RollingBuffer:
             self._empty()
         return arrival is not Arrival.FUTURE
 
-    def _add_whole(self, sample: Sample, bound: Bound) -> tuple[int, int]:
-        """(held, late) of a sample that is one reading."""
+    def _add_whole(self, sample: Sample, bound: Bound) -> tuple[Sample | None, int]:
+        """(what was taken, how many were late) of a sample that is one reading."""
         if not fit(sample) or not self._believed(sample, sample.device_ns):
-            return 0, 0
+            return None, 0
         ring = self._samples.setdefault(sample.stream.label, SampleRing(bound))
-        return (1, 0) if ring.append(sample) else (0, 1)
+        return (sample, 0) if ring.append(sample) else (None, 1)
 
-    def _add_rows(self, sample: Sample, bound: Bound) -> tuple[int, int]:
-        """(held, late) of a packed sample."""
+    def _add_rows(self, sample: Sample, bound: Bound) -> tuple[Sample | None, int]:
+        """(what was taken, how many were late) of a packed sample."""
         rows = fit_rows(sample)
         if rows is None or not rows.any():
-            return 0, 0
+            return None, 0
         times: NDArray[np.int64] = getattr(sample.payload, "device_ns")  # noqa: B009 - of any packed payload
         if not self._believed(sample, int(times[rows][-1])):
-            return 0, 0
+            return None, 0
         assert self.clock.offset_ns is not None
         rows = rows & (times <= sample.host_ns - self.clock.offset_ns + FUTURE_NS)
         ring = self._columns.get(sample.stream.label)
         if ring is None:
             ring = self._columns[sample.stream.label] = ColumnRing(sample.stream, bound)
-        held = ring.extend(sample, rows)
-        return held, int(rows.sum()) - held
+        taken = ring.extend(sample, rows)
+        return taken, int(rows.sum()) - (0 if taken is None else readings(taken))

@@ -70,9 +70,14 @@ class SampleRing:
 @dataclass(frozen=True, slots=True)
 class _ColumnView:
     stream: Stream
-    times: NDArray[np.int64]  # [N]
-    block: dict[str, NDArray[Any]]  # all of it; the view is [start:start + N]
-    start: int
+    block: dict[str, NDArray[Any]]
+    start: int  # the view is rows start to stop - 1 of the block
+    stop: int
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        times: NDArray[np.int64] = self.block["device_ns"][self.start : self.stop]
+        return times
 
     def span(self, low: int, high: int) -> tuple[Sample, ...]:
         columns = {name: column[self.start + low : self.start + high] for name, column in self.block.items()}
@@ -88,46 +93,47 @@ class ColumnRing:
 
     def __init__(self, stream: Stream, bound: Bound) -> None:
         self._stream, self._bound = stream, bound
-        self._block = self._new_block()
+        self._block = self._new_block(2 * bound.count)
         self._start = self._stop = 0
 
     def view(self) -> View:
-        times = self._block["device_ns"][self._start : self._stop]
-        return _ColumnView(self._stream, times, self._block, self._start)
+        return _ColumnView(self._stream, self._block, self._start, self._stop)
 
-    def extend(self, sample: Sample, rows: NDArray[np.bool_]) -> int:
-        """Take those of ``rows`` [N] that were captured later than all before them; returns how many."""
+    def extend(self, sample: Sample, rows: NDArray[np.bool_]) -> Sample | None:
+        """Take those of ``rows`` [N] that were captured later than all before them; returns these, None: none."""
         columns = _columns_of(sample)
         times = columns["device_ns"]
         newest_ns = self._block["device_ns"][self._stop - 1] if self._stop > self._start else -1
         ranked = np.maximum.accumulate(np.where(rows, times, -1))
         fresh = rows & (times > np.concatenate(([newest_ns], np.maximum(ranked[:-1], newest_ns))))
-        chosen = np.flatnonzero(fresh)
-        taken = chosen[-self._bound.count :]
-        if len(taken):
-            self._write(columns, taken)
-        return len(chosen)
+        count = int(np.count_nonzero(fresh))
+        if count == 0:
+            return None
+        # Most batches are whole, and a slice costs less than picking rows.
+        self._write({name: column if count == len(fresh) else column[fresh] for name, column in columns.items()}, count)
+        self._expire()
+        return _ColumnView(self._stream, self._block, self._stop - count, self._stop).span(0, count)[0]
 
-    def _write(self, columns: dict[str, NDArray[Any]], taken: NDArray[np.intp]) -> None:
-        if self._stop + len(taken) > len(self._block["device_ns"]):
-            self._move()
-        end = self._stop + len(taken)
+    def _write(self, columns: dict[str, NDArray[Any]], count: int) -> None:
+        if self._stop + count > len(self._block["device_ns"]):
+            self._move(room=count)
         for name, column in self._block.items():
-            column[self._stop : end] = columns[name][taken]
-        self._stop = end
-        times = self._block["device_ns"]
-        oldest_ns = times[end - 1] - self._bound.age_ns
-        too_old = int(np.searchsorted(times[self._start : end], oldest_ns))
-        self._start = max(self._start + too_old, end - self._bound.count)
+            column[self._stop : self._stop + count] = columns[name]
+        self._stop += count
 
-    def _move(self) -> None:
-        block, held = self._new_block(), self._stop - self._start
+    def _expire(self) -> None:
+        held = self._block["device_ns"][self._start : self._stop]
+        too_old = int(np.searchsorted(held, held[-1] - self._bound.age_ns))
+        self._start = max(self._start + too_old, self._stop - self._bound.count)
+
+    def _move(self, room: int) -> None:
+        held = self._stop - self._start
+        block = self._new_block(max(2 * self._bound.count, held + room))
         for name, column in self._block.items():
             block[name][:held] = column[self._start : self._stop]
         self._block, self._start, self._stop = block, 0, held
 
-    def _new_block(self) -> dict[str, NDArray[Any]]:
-        rows = 2 * self._bound.count
+    def _new_block(self, rows: int) -> dict[str, NDArray[Any]]:
         block: dict[str, NDArray[Any]] = {"device_ns": np.empty(rows, np.int64), "host_ns": np.empty(rows, np.int64)}
         for name, shape in COLUMNS[self._stream.kind].items():
             block[name] = np.empty((rows, *shape), np.float64)

@@ -123,8 +123,14 @@ class AgainstModel(RuleBasedStateMachine):
         for row, (_, fit) in enumerate(steps):
             if not fit:
                 batch.gyro_radsec[row, 1] = np.nan
-        self.buffer.add(Sample(IMU, times[-1], self.now_ns, batch))
-        bound = SMALL[Kind.IMU]
+        bound, newest = SMALL[Kind.IMU], max(self.held[IMU.label], default=-1)
+        taken = self.buffer.add(Sample(IMU, times[-1], self.now_ns, batch))
+        fresh = []
+        for time_ns, (_, fit) in zip(times, steps, strict=True):
+            if fit and time_ns > newest:
+                fresh.append(time_ns)
+                newest = time_ns
+        assert times_of(() if taken is None else (taken,)) == fresh
         for time_ns, (_, fit) in zip(times, steps, strict=True):
             self.insert(IMU.label, time_ns, bound, fit)
 
@@ -310,7 +316,7 @@ UNFIT: dict[str, tuple[Kind, Payload]] = {
 def test_unfit_payloads_are_refused_and_counted(name: str) -> None:
     kind, payload = UNFIT[name]
     buffer = RollingBuffer()
-    assert buffer.add(at(Stream("x", kind), 2, payload)) == 0
+    assert buffer.add(at(Stream("x", kind), 2, payload)) is None
     found = buffer.statistics()["x"]
     assert found.received == found.dropped >= 1
     assert (found.late, found.held) == (0, 0)
@@ -329,28 +335,28 @@ def test_unfit_payloads_are_refused_and_counted(name: str) -> None:
 )  # fmt: skip
 def test_fit_payloads_of_every_kind_are_held(kind: Kind, payload: Payload) -> None:
     buffer = RollingBuffer()
-    assert buffer.add(at(Stream("x", kind), 2, payload)) == 1
+    assert buffer.add(at(Stream("x", kind), 2, payload)) is not None
     assert buffer.closest("x", 2, 0) is not None
 
 
 def test_only_the_broken_readings_of_a_batch_are_refused() -> None:
     buffer, batch = RollingBuffer(), imu([1, 2, -1, 4, 5])
     batch.accel_msec2[1, 2] = np.inf
-    buffer.add(at(IMU, 5, batch))
-    assert times_of(buffer.window(IMU.label, 0, S)) == [1, 4, 5]
+    taken = buffer.add(at(IMU, 5, batch))
+    assert taken is not None and times_of((taken,)) == times_of(buffer.window(IMU.label, 0, S)) == [1, 4, 5]
     assert buffer.statistics()[IMU.label].dropped == 2
 
 
 def test_a_missing_timestamp_is_refused() -> None:
     buffer = RollingBuffer()
-    assert buffer.add(Sample(SLAM, -1, 5, frame())) == 0
+    assert buffer.add(Sample(SLAM, -1, 5, frame())) is None
     assert buffer.statistics()[SLAM.label].dropped == 1
 
 
 def test_late_and_repeated_frames_are_counted_and_not_inserted() -> None:
     buffer = RollingBuffer()
-    for time_ns in (10, 30, 20, 30, 40):
-        buffer.add(at(SLAM, time_ns, frame(), 100))
+    taken = [buffer.add(at(SLAM, time_ns, frame(), 100)) for time_ns in (10, 30, 20, 30, 40)]
+    assert [sample is not None for sample in taken] == [True, True, False, False, True]
     assert times_of(buffer.window(SLAM.label, 0, 99)) == [10, 30, 40]
     found = buffer.statistics()[SLAM.label]
     assert (found.received, found.dropped, found.late, found.held) == (5, 0, 2, 3)
@@ -504,8 +510,8 @@ def test_a_frame_from_the_future_is_refused() -> None:
     buffer = RollingBuffer()
     feed_imu(buffer, 0, 1000)
     now_ns = host(1000 * MS, 12.0)
-    assert buffer.add(Sample(SLAM, 1000 * MS + FUTURE_NS + 20 * MS, now_ns, frame())) == 0
-    assert buffer.add(Sample(SLAM, 980 * MS, now_ns, frame())) == 1
+    assert buffer.add(Sample(SLAM, 1000 * MS + FUTURE_NS + 20 * MS, now_ns, frame())) is None
+    assert buffer.add(Sample(SLAM, 980 * MS, now_ns, frame())) is not None
 
 
 def test_a_reading_from_the_future_inside_a_batch_is_refused() -> None:
