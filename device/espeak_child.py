@@ -1,4 +1,4 @@
-"""The process that holds espeak-ng: ``python -m handrail.device.espeak_child``. Text in on stdin, PCM out on stdout.
+"""The process that holds espeak-ng: ``python -m handrail.device.espeak_child``. Text in, PCM out.
 
 espeak-ng is GPL and native: it is loaded here and nowhere else. It also remembers: the same text comes out a few
 samples different after other texts (its flutter and wave phase are static variables that neither re-initialising nor
@@ -12,14 +12,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
 import warnings
-from typing import BinaryIO
 
 import espeakng_loader
 import msgspec
 
-from handrail.device.wire import LENGTH, MOST_REPLY_BYTES, MOST_REQUEST_BYTES, Reply, Request, framed
+from handrail.device.wire import MOST_REPLY_BYTES, Reply, Request
+from handrail.streams.child import serve
 
 _VOICE = b"en"
 _SYNCHRONOUS, _DONT_EXIT = 2, 0x8000  # output mode, option (speak_lib.h)
@@ -67,37 +66,17 @@ class Engine:
 
 
 def main() -> None:
-    # Native code may print on stdout: the replies get a descriptor of their own.
-    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
     warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forking beside espeak's idle thread
     try:
         engine = Engine()
     except (RuntimeError, OSError) as e:
-        _send(replies, Reply(error=str(e)))
+        broken = msgspec.msgpack.encode(Reply(error=str(e)))
+        serve(lambda message: broken)
         return
-    _send(replies, Reply(rate_hz=engine.rate_hz))
-    while (request := _receive(requests)) is not None:
-        _send(replies, _render_in_fork(engine, request))
+    serve(lambda message: _render_in_fork(engine, msgspec.msgpack.decode(message, type=Request)))
 
 
-def _receive(stream: BinaryIO) -> Request | None:
-    """None at the end of the stream, or when it isn't what we agreed on: then the process ends, and starts anew."""
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size or (size := LENGTH.unpack(head)[0]) > MOST_REQUEST_BYTES:
-        return None
-    try:
-        return msgspec.msgpack.decode(stream.read(size), type=Request)
-    except msgspec.MsgspecError:
-        return None
-
-
-def _send(stream: BinaryIO, reply: Reply) -> None:
-    stream.write(framed(reply))
-    stream.flush()
-
-
-def _render_in_fork(engine: Engine, request: Request) -> Reply:
+def _render_in_fork(engine: Engine, request: Request) -> bytes:
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -111,8 +90,8 @@ def _render_in_fork(engine: Engine, request: Request) -> Reply:
         body = stream.read()
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status != 0:
-        return Reply(error=f"espeak-ng crashed on this text (status {status})")
-    return msgspec.msgpack.decode(body, type=Reply)
+        return msgspec.msgpack.encode(Reply(error=f"espeak-ng crashed on this text (status {status})"))
+    return body
 
 
 if __name__ == "__main__":

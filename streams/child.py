@@ -50,6 +50,8 @@ class Child:
         """Send one message, return the answer. Raises ChildDied; virtual time stands still meanwhile."""
         async with self._turn:
             with standing_still():
+                if self._process is not None and _dead(self._process):
+                    await self._reap()  # it died while nobody asked: nothing is lost
                 process = self._process or await self._start()
                 assert process.stdin is not None and process.stdout is not None
                 hung = threading.Event()
@@ -80,9 +82,9 @@ class Child:
 
     async def _start(self) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", self.module, *self._args,
+            sys.executable, "-P", "-m", self.module, *self._args,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            pass_fds=self._pass_fds, limit=PIPE_BYTES,
+            pass_fds=self._pass_fds, limit=PIPE_BYTES, start_new_session=True,  # Ctrl-C is the parent's to handle
             env={**os.environ, "HANDRAIL_CHILD_NICE": str(self._nice)},
         )
         self.starts += 1
@@ -95,6 +97,15 @@ class Child:
             return
         _kill(process)
         await process.wait()
+
+
+def _dead(process: asyncio.subprocess.Process) -> bool:
+    """Also one whose end the loop hasn't heard of yet."""
+    if process.returncode is not None:
+        return True
+    with contextlib.suppress(ChildProcessError):
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return True
 
 
 def _kill(process: asyncio.subprocess.Process, hung: threading.Event | None = None) -> None:
@@ -121,8 +132,7 @@ def serve(answer: Callable[[bytes], bytes]) -> None:
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
         (length,) = _LENGTH.unpack(head)
-        message = requests.read(length)
-        if len(message) < length:
+        if length > MAX_MESSAGE or len(message := requests.read(length)) < length:
             return
         reply = answer(message)
         answers.write(_LENGTH.pack(len(reply)) + reply)

@@ -18,7 +18,6 @@ import pytest
 from handrail.device.espeak import EspeakVoice
 from handrail.device.phrase_cache import MOST_PHRASES, PhraseCache
 from handrail.device.sound import RATE_HZ, Sound
-from handrail.device.wire import LENGTH, MOST_REQUEST_BYTES, Reply, Request, framed
 from handrail.streams.clock import now_ns, run_virtual
 from handrail.streams.errors import DeviceError
 
@@ -131,7 +130,7 @@ def test_a_child_that_hangs_is_killed_and_the_next_phrase_starts_another() -> No
             hung = voice.pid
             assert hung is not None
             os.kill(hung, signal.SIGSTOP)
-            with pytest.raises(DeviceError, match="no answer in time, killed"):
+            with pytest.raises(DeviceError, match=r"gave no answer in 1\.5 s"):
                 await voice.render("I can't see.", 240)
             assert gone(hung) and now_ns() == 0
             np.testing.assert_array_equal((await voice.render("I can't see.", 240)).samples, first.samples)
@@ -173,16 +172,12 @@ def test_the_library_is_never_loaded_in_this_process_and_closing_leaves_no_child
     assert not loaded_in(os.getpid())
 
 
-@pytest.mark.parametrize(
-    "garbage", [b"", b"\x01", LENGTH.pack(MOST_REQUEST_BYTES + 1) + b"x" * 100, LENGTH.pack(3) + b"\xc1\xc1\xc1"]
-)
+@pytest.mark.parametrize("garbage", [b"", b"\x01", b"\xff\xff\xff\xff" + b"x" * 100])
 def test_a_child_that_is_sent_nonsense_ends_quietly(garbage: bytes) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "handrail.device.espeak_child"],
-        input=garbage, capture_output=True, timeout=30,
-    )  # fmt: skip
-    assert done.returncode == 0 and done.stderr == b""
-    assert done.stdout == framed(Reply(rate_hz=RATE_HZ))  # that it was ready, and nothing else
+        [sys.executable, "-P", "-m", "handrail.device.espeak_child"], input=garbage, capture_output=True, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_a_child_ends_when_its_parent_is_gone() -> None:
@@ -191,7 +186,7 @@ def test_a_child_ends_when_its_parent_is_gone() -> None:
             "import subprocess, sys, time\n"
             "child = subprocess.Popen([sys.executable, '-P', '-m', 'handrail.device.espeak_child'],"
             " stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)\n"
-            "child.stdout.read(4); print(child.pid, flush=True); time.sleep(60)"
+            "print(child.pid, flush=True); time.sleep(60)"
         )],
         stdout=subprocess.PIPE,
     )  # fmt: skip
@@ -250,7 +245,3 @@ def test_the_cache_keeps_a_bounded_number_of_phrases_and_the_notices_for_good() 
         assert engine.asked[asked:] == ["phrase 0", "notice"]
 
     run_virtual(main())
-
-
-def test_requests_fit_the_frame_whatever_the_text() -> None:
-    assert len(framed(Request("\U0010ffff" * 500, 450))) < MOST_REQUEST_BYTES
