@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import io
 import json
 import subprocess
 import sys
@@ -211,6 +212,19 @@ def test_a_table_off_a_terminal_is_plain_text_with_every_cell_whole(capsys: pyte
     print_table("figures", ("path", "p95"), [("frame [red]to[/red] scene", 41.26), (long, None)])
     out = capsys.readouterr().out
     assert out.isascii() and "frame [red]to[/red] scene" in out and long in out and "41.3" in out
+
+
+def test_a_table_on_a_terminal_is_drawn_and_takes_no_orders_from_its_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    print_table("figures", ("path", "p95"), [("[red]frame[/red]", 41.26), ("\x1b[2Jx", None)])
+    shown = screen.getvalue()
+    assert "[red]frame[/red]" in shown and "41.3" in shown and "─" in shown and "\x1b[2J" not in shown
 
 
 def test_one_line_keeps_letters_and_drops_control_characters() -> None:
