@@ -107,7 +107,8 @@ class Camera:
         return px, self.sees(px)
 
     def sees(self, px: F64) -> NDArray[np.bool_]:
-        inside = (px[..., 0] >= 0) & (px[..., 0] <= self.width - 1) & (px[..., 1] >= 0) & (px[..., 1] <= self.height - 1)
+        u, v = px[..., 0], px[..., 1]
+        inside = (u >= 0) & (u <= self.width - 1) & (v >= 0) & (v <= self.height - 1)
         if self.valid_radius_px is not None:
             off = px - np.asarray(self.model.centre_px)
             inside &= np.hypot(off[..., 0], off[..., 1]) <= self.valid_radius_px
@@ -123,7 +124,8 @@ class Camera:
         k = width / self.width
         if abs(height / self.height - k) > 1e-3 * k:
             raise SourceError(
-                f"{self.label}: calibration is for {self.width}x{self.height}, frames are {width}x{height}: not a scale of it"
+                f"{self.label}: calibration is for {self.width}x{self.height}, frames are {width}x{height}: "
+                "not a scale of it"
             )
         m = self.model
         model = Fisheye(

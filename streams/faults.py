@@ -19,6 +19,8 @@ from handrail.streams.errors import ConfigError
 from handrail.streams.samples import ImageFrame, Kind, Notice, Payload, Sample
 from handrail.streams.source import Source, SourceInfo
 
+__all__ = ["SUPPORTED", "Fault", "FaultySource", "What", "inject", "outages"]
+
 _ANY = frozenset({
     What.GAP, What.FREEZE, What.DUPLICATE, What.REORDER, What.CLOCK_FORWARD, What.CLOCK_BACK, What.DELAYED,
 })
