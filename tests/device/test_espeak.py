@@ -1,6 +1,7 @@
 """The real espeak-ng in its child process, in virtual and in real time."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -40,7 +41,8 @@ def loaded_in(pid: int) -> bool:
 
 def kill_and_wait_until_dead(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    with contextlib.suppress(ChildProcessError):  # the loop's child watcher was quicker
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
 def gone(pid: int) -> bool:
