@@ -107,20 +107,22 @@ class Session:
                     await self._start_anew(sample.device_ns, detail)
                 case Notice("fault", detail):
                     self._fault("source", detail)
-                case payload:
+                case _:
+                    usable = self.buffer.add(sample)
                     # Cameras take longer to arrive: what was captured before the seam still follows it.
-                    if self.buffer.add(sample) and sample.device_ns >= self._here_since_ns:
-                        self._use(sample, payload)
+                    if usable is not None and usable.device_ns >= self._here_since_ns:
+                        self._use(usable)
         return "source ended"
 
-    def _use(self, sample: Sample, payload: object) -> None:
-        match payload:
-            case ImuBatch():
-                self._imu.append((sample.stream.label, payload))
+    def _use(self, sample: Sample) -> None:
+        label = sample.stream.label
+        match sample.payload:
+            case ImuBatch() as batch:
+                self._imu.append((label, batch))
                 self._watch.imu()
-            case PoseBatch():
-                self._poses.append((sample.stream.label, payload))
-            case ImageFrame() if payload.pixels is not None and self._pair and sample.stream.label in self._pair:
+            case PoseBatch() as poses:
+                self._poses.append((label, poses))
+            case ImageFrame(pixels) if pixels is not None and self._pair is not None and label in self._pair:
                 self._pair_up(sample)
 
     def _pair_up(self, sample: Sample) -> None:
