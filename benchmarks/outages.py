@@ -53,7 +53,8 @@ class Found:
 def outages_of(seed: int, length_s: float = 19.0) -> list[Fault]:
     """Three to five outages with pauses of sight between them."""
     dice = random.Random(seed)  # noqa: S311 - reproducible, not secret
-    faults, at = [], dice.uniform(1.5, 2.5)
+    faults: list[Fault] = []
+    at = dice.uniform(1.5, 2.5)
     while True:
         lasts = dice.choice((dice.uniform(0.15, 0.6), dice.uniform(0.6, 3.0)))
         if at + lasts > length_s - 1.5:

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from handrail.device.open import open_speaker, open_voice
+from handrail.device.open import SpeakerKind, open_speaker, open_voice
 from handrail.device.sound import Speaker, Voice
 from handrail.runtime.config import Config
 from handrail.runtime.declared import Declared, load_declared
@@ -62,7 +62,7 @@ def replay(
     config: Config | None = None,
     plan: DecodePlan | None = None,
     speed: Speed = "virtual",
-    sound: Literal["wav", "card", "null"] = "wav",
+    sound: SpeakerKind = "wav",
     wav: Path | None = None,
     hooks: Hooks | None = None,
 ) -> Replayed:
@@ -75,7 +75,7 @@ def replay(
 
 
 async def _replay(
-    uri: str, config: Config, plan: DecodePlan, speed: Speed, sound: str, wav: Path | None, hooks: Hooks
+    uri: str, config: Config, plan: DecodePlan, speed: Speed, sound: SpeakerKind, wav: Path | None, hooks: Hooks
 ) -> Replayed:
     declared = load_declared()
     async with open_source(uri, plan) as opened, contextlib.AsyncExitStack() as stack:

@@ -66,7 +66,10 @@ class LookRequest(msgspec.Struct, frozen=True, tag="look"):
         from handrail.runtime.reflex.runner import Look
 
         imu = tuple((label, ImuBatch(*(a.array() for a in arrays))) for label, arrays in self.imu)
-        poses = tuple((label, PoseBatch(*(a.array() for a in arrays), causal)) for label, arrays, causal in self.poses)
+        poses = tuple(
+            (label, PoseBatch(*(a.array() for a in arrays), causal=causal))  # type: ignore[misc]
+            for label, arrays, causal in self.poses
+        )
         return Look(self.device_ns, self.left.frame(), self.right.frame(), imu, poses)
 
 
