@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -60,6 +61,42 @@ def test_a_bare_room_name_can_not_be_imported(room: str, tmp_path: Path) -> None
         [sys.executable, "-c", f"import handrail.{room}; import {room}"], cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert f"No module named '{room}'" in done.stderr.splitlines()[-1]
+
+
+# Distribution -> import name, where they differ. What is only run or loaded (linters, the SDK's extras) has none.
+IMPORTED_AS = {
+    "opencv-python-headless": "cv2", "espeakng-loader": "espeakng_loader", "projectaria-tools": "projectaria_tools",
+}
+ONLY_RUN = {"projectaria-client-sdk", "termcolor"}
+
+
+def test_what_the_rooms_import_is_what_the_project_requires() -> None:
+    """Both ways: nothing is imported that set-up doesn't install, and nothing is installed that nothing uses."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    required = [*PROJECT["project"]["dependencies"]]
+    for extra in extras:
+        required += extras[extra] if extra != "dev" else []
+    names = {re.split(r"[<>=\[ ]", line)[0] for line in required} - ONLY_RUN
+    imported = {
+        name.split(".")[0]
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in imports_of(node)
+    }
+    assert imported - set(sys.stdlib_module_names) - {"handrail", "markupsafe", "aria"} == {  # markupsafe: jinja2's
+        IMPORTED_AS.get(name, name) for name in names
+    }
+
+
+def imports_of(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=str(module), level=0):
+            return [module]
+        case _:
+            return []
 
 
 def test_the_lock_files_hold_every_requirement_with_hashes() -> None:
