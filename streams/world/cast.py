@@ -53,6 +53,11 @@ class Caster:
         return np.asarray(found == 0)
 
 
+def dot(vectors: F32, axis: F32) -> F32:
+    """[..., 3] along one axis [3] -> [...]; always added in the same order, unlike BLAS."""
+    return np.asarray(vectors[..., 0] * axis[0] + vectors[..., 1] * axis[1] + vectors[..., 2] * axis[2])
+
+
 def _rows(origins: F32, n: int) -> F32:
     return np.ascontiguousarray(np.broadcast_to(np.asarray(origins, dtype=np.float32), (n, 3)))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from handrail.streams.world.cast import F32, Caster
+from handrail.streams.world.cast import F32, Caster, dot
 from handrail.streams.world.place import Lamp, Place
 
 GRID_M = 0.08
@@ -66,7 +66,7 @@ def _openness(caster: Caster, points: F32, normals: F32) -> F32:
     total = np.zeros(len(points), dtype=np.float32)
     weight = np.zeros(len(points), dtype=np.float32)
     for direction in directions:
-        cosine = normals @ direction
+        cosine = dot(normals, direction)
         ray = np.where(cosine[:, None] < 0, -direction, direction).astype(np.float32)
         cosine = np.abs(cosine)
         near = np.full(len(points), CORNER_M, dtype=np.float32)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from handrail.streams.cameras import Camera, Rig
-from handrail.streams.world.cast import F32, Caster
+from handrail.streams.world.cast import F32, Caster, dot
 from handrail.streams.world.light import bake
 from handrail.streams.world.place import Place
 from handrail.streams.world.solids import Face
@@ -89,27 +90,28 @@ class Renderer:
 
     @staticmethod
     def _rays(eye: Eye, T_world_camera: F64) -> tuple[F32, F32]:
-        turned = eye.directions @ T_world_camera[:3, :3].T.astype(np.float32)
-        return T_world_camera[:3, 3].astype(np.float32), turned
+        # Not by ``@``: BLAS would start threads for it, which wait busily and add in an order of their own.
+        turned = cv2.transform(eye.directions[:, None, :], T_world_camera[:3, :3])
+        return T_world_camera[:3, 3].astype(np.float32), np.asarray(turned, dtype=np.float32)[:, 0, :]
 
     def _look(self, origins: F32, directions: F32, pixel_rad: float, colour: bool) -> F32:
         """[N] or [N, 3] radiance along rays from ``origins`` ([3] or [N, 3]), through glass."""
         radiance, distance = self._opaque(origins, directions, pixel_rad, colour)
         for pane in self._panes:
             n = pane.normal.astype(np.float32)
-            slope = directions @ n
+            slope = dot(directions, n)
             with np.errstate(divide="ignore", invalid="ignore"):
-                reach = ((pane.origin.astype(np.float32) - origins) @ n) / slope
+                reach = dot(pane.origin.astype(np.float32) - origins, n) / slope
                 point = origins + reach[:, None] * directions
                 off = point - pane.origin.astype(np.float32)
-                u, v = off @ pane.u_axis.astype(np.float32), off @ pane.v_axis.astype(np.float32)
+                u, v = dot(off, pane.u_axis.astype(np.float32)), dot(off, pane.v_axis.astype(np.float32))
                 extent = pane.corners_uv.max(axis=0)
                 met = (reach > 0) & (reach < distance) & (u > 0) & (v > 0) & (u < extent[0]) & (v < extent[1])
             where = np.flatnonzero(met)
             if len(where) == 0:
                 continue
             d, cosine = directions[where], np.abs(slope[where])
-            mirrored = d - 2 * (d @ n)[:, None] * n
+            mirrored = d - 2 * slope[where, None] * n
             mirror, _ = self._opaque((point[where] + 1e-3 * mirrored).astype(np.float32), mirrored, pixel_rad, colour)
             share = GLASS_MIRRORS + (1 - GLASS_MIRRORS) * (1 - cosine) ** 5  # Schlick's approximation
             share = share[:, None] if colour else share

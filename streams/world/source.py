@@ -197,7 +197,7 @@ class WorldSource:
         _, pose, _ = self._poses(t, np.array(calibration["T_device_mag"]), 0.0)
         field = inertial.magnetic_field(
             pose[:, :3, :3], pose[:, :3, 3], np.array(calibration["rectification"]),
-            np.array(calibration["bias_tesla"]), self._world.options.random("mag0"),
+            np.array(calibration["bias"]), self._world.options.random("mag0"),
         )
         yield from _batches(Stream("mag0", Kind.MAG), ns, hz, lambda part: MagBatch(ns[part], field[part]))
 
