@@ -36,6 +36,7 @@ OTHER_IMU_AFTER_NS = 60_000_000
 LARGEST_ACCEL_MSEC2 = 150.0  # beyond any IMU range of Aria (16 g): a broken reading
 LARGEST_GYRO_RADSEC = 34.0  # 2000 degrees a second, the range of Aria's gyroscopes: saturated
 GYRO_SD_RAD_PER_SQRT_S = 0.002  # with scale and alignment errors while the head turns
+AID_GATE = 4.0
 BIAS_SD_RADSEC = 0.005  # what factory calibration leaves
 BIAS_WALK_RADSEC_PER_SQRT_S = 5e-5
 
@@ -208,16 +209,34 @@ class AttitudeFilter:
 
     def _correct(self) -> None:
         """The mean specific force of 50 ms should point up; its noise is what the body does, not the sensor's."""
-        assert self._R is not None
         mean = self._force_sum / self._blocks
         turning = self._rate_square_sum / self._blocks * 0.15  # centripetal, the IMU 15 cm from the neck
-        variance = 0.08**2 + 0.25 * self._shake + turning**2
+        variance = 0.15**2 + 0.25 * self._shake + turning**2
+        S_trace = 2 * variance + GRAVITY_MSEC2**2 * float(self._P[0, 0] + self._P[1, 1])
+        # Setting off or braking leaves |f| alone for a second, yet leans the mean: what can't be tilt is acceleration.
+        excess = float(mean[:2] @ mean[:2]) / 2 - S_trace
+        self._lean(mean[:2], variance + max(0.0, excess))
+
+    def aid(self, excess_msec2: F64, sd_msec2: float) -> None:
+        """Take in the horizontal acceleration [2] (level x, y) that the IMU told beyond what cameras saw: it's tilt.
+
+        One that can't be is left out: something filled the view and moved.
+        """
+        if self._R is None:
+            return
+        tilt_variance = GRAVITY_MSEC2**2 * (self._P[0, 0] + self._P[1, 1]) / 2
+        if float(excess_msec2 @ excess_msec2) / 2 < AID_GATE**2 * (tilt_variance + sd_msec2**2):
+            self._lean(excess_msec2, sd_msec2**2)
+
+    def _lean(self, lean_msec2: F64, variance: float) -> None:
+        """Kalman update: ``lean_msec2`` [2] of gravity shows up in level x and y."""
+        assert self._R is not None
         # level force = up * g - tilt x up * g  ->  (fx, fy) = g * (-tilt_y, tilt_x)
         H = np.zeros((2, 5))
         H[0, 1], H[1, 0] = -GRAVITY_MSEC2, GRAVITY_MSEC2
         S = H @ self._P @ H.T + np.eye(2) * variance
         K = self._P @ H.T @ np.linalg.inv(S)
-        correction = K @ mean[:2]
+        correction = K @ lean_msec2
         joseph = np.eye(5) - K @ H
         self._P = joseph @ self._P @ joseph.T + K @ K.T * variance
         self._R = rotation(np.array([correction[0], correction[1], 0.0])) @ self._R

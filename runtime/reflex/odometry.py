@@ -2,7 +2,8 @@
 
 Rotation always comes from the attitude filter or VIO. Translation between two stereo pairs comes from
 ``visual_motion``; a small Kalman filter on position and velocity carries it through time with the accelerometer, which
-knows the bounce of each step that a constant velocity would miss. Nothing to go by: velocity becomes unknown and says so ("imu").
+knows the bounce of each step that a constant velocity would miss. In return the cameras tell the attitude filter which
+acceleration was real. Nothing to go by: velocity becomes unknown and says so ("imu").
 
 Level frame, metres, seconds. Pure: the same inputs give the same poses. Knows no obstacles and no floor.
 """
@@ -36,6 +37,8 @@ ACCEL_LASTS_S = 0.5  # how long such an error keeps its sign
 WALK_SD_MSEC = 0.7  # with nothing to go by: people walk, anywhere
 LOST_SD_MSEC = 0.45  # a velocity less certain than this isn't told
 GATE = 25.0  # chi-square of a translation against what accelerometer and speed led to expect
+AID_EVERY_S = 0.5
+AID_SD_MSEC = 0.03  # of a velocity, beyond what its covariance tells
 STUBBORN = 3  # looks in a row that disagree are believed
 
 
@@ -69,6 +72,7 @@ class Odometry:
         self._x = np.zeros(6)  # position and velocity of the device origin, level
         self._P = np.diag([0.0] * 3 + [WALK_SD_MSEC**2] * 3)
         self._motion_change = np.zeros(6)  # what the accelerometer added to position and velocity since the last step
+        self._seen: tuple[int, F64, F64, float] | None = None  # when, velocity by cameras and by IMU, variance
         self._disagreed = 0
         self._started = False
 
@@ -188,12 +192,10 @@ class Odometry:
         if self._last is not None:
             a, b = self._last, now
             arm = np.zeros(3) if b.imu_label is None else self._rig.imus[b.imu_label].T_device_imu[:3, 3]
-            swing_a = a.R_level_device @ np.cross(a.angular_velocity_radsec, arm)
-            swing_b = b.R_level_device @ np.cross(b.angular_velocity_radsec, arm)
-            travel = b.imu_travel_m - a.imu_travel_m - a.imu_velocity_msec * dt
-            change[:3] = travel + swing_a * dt - (b.R_level_device - a.R_level_device) @ arm
-            change[3:] = b.imu_velocity_msec - a.imu_velocity_msec - swing_b + swing_a
-            change = np.concatenate([self._R_level_filter @ change[:3], self._R_level_filter @ change[3:]])
+            swing = (b.R_level_device - a.R_level_device) @ arm
+            travel = b.imu_travel_m - a.imu_travel_m - swing - self._velocity_told(a) * dt
+            change[:3] = self._R_level_filter @ travel
+            change[3:] = self._R_level_filter @ (self._velocity_told(b) - self._velocity_told(a))
         self._x = F @ self._x + change
         variance = ACCEL_SD_MSEC2**2 + (GRAVITY_MSEC2 * now.tilt_sd_rad) ** 2
         self._P = F @ self._P @ F.T
@@ -212,6 +214,7 @@ class Odometry:
             before, after, T[:3, :3].T @ R_now_last @ T[:3, :3], R_level_rect.T @ (ahead + arm), turn_rate
         )
         if moved is None:
+            self._seen = None
             return
         way = R_level_rect @ moved.translation_m - arm
         measured = (way - self._motion_change[:3]) / dt + self._motion_change[3:]
@@ -225,11 +228,32 @@ class Odometry:
             self._P[3:, 3:] += np.eye(3) * WALK_SD_MSEC**2
             S = self._P[3:, 3:] + noise
         self._disagreed = 0
+        self._aid_tilt(now, measured, float(np.trace(noise)) / 3)
         K = self._P[:, 3:] @ np.linalg.inv(S)
         H = np.hstack([np.zeros((3, 3)), np.eye(3)])
         joseph = np.eye(6) - K @ H
         self._x = self._x + K @ innovation
         self._P = joseph @ self._P @ joseph.T + K @ noise @ K.T
+
+    def _aid_tilt(self, now: Attitude, velocity: F64, variance: float) -> None:
+        """Cameras know how the velocity changed in the last half second; what the IMU has beyond that is tilt."""
+        told = self._velocity_told(now)
+        seen = self._R_level_filter.T @ velocity
+        if self._seen is not None:
+            then_ns, seen_then, told_then, variance_then = self._seen
+            dt = (now.device_ns - then_ns) / 1e9
+            if dt < AID_EVERY_S:
+                return
+            excess = ((told - told_then) - (seen - seen_then))[:2] / dt
+            self._filter.aid(excess, math.sqrt(variance + variance_then + AID_SD_MSEC**2) / dt)
+        self._seen = now.device_ns, seen, told, variance
+
+    def _velocity_told(self, at: Attitude) -> F64:
+        """The IMU's velocity, moved to the device origin, in the filter's level frame; only differences count."""
+        if at.imu_label is None:
+            return at.imu_velocity_msec
+        arm = self._rig.imus[at.imu_label].T_device_imu[:3, 3]
+        return at.imu_velocity_msec - at.R_level_device @ np.cross(at.angular_velocity_radsec, arm)
 
     def _pose(self, device_ns: int, R: F64, angular: F64, tilt_sd_rad: float, source: str) -> Pose:
         return Pose(
