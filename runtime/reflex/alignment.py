@@ -39,8 +39,8 @@ LEVEL_SD_RAD = 0.002  # floors aren't flat and gravity isn't perfect; neighbouri
 REPEATED = 4.0  # how many times a like observation comes within the time that its error lasts
 GATE = 3.0
 EYE_HEIGHTS_M = (0.3, 2.2)  # above a table when sitting, above the floor when tall
-LEVEL_INLIER_PX = 0.5
-LEAST_LEVEL = 60  # sampled pixels
+LARGEST_YAW_RAD = 0.025
+LEAST_LEVEL = 60  # blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,43 @@ def _robust_fit(A: F64, y: F64, least: int) -> tuple[F64, F64] | None:
     return solution, np.asarray(np.linalg.inv((A * weight[:, None]).T @ A)) * spread**2
 
 
+@dataclass(frozen=True, slots=True)
+class _LevelBits:
+    """Places whose disparity changes from row to row as that of something level does; [N] each."""
+
+    d: F64  # disparity, px
+    s: F64  # how far the ray falls per unit of rho
+    yaw: F64  # px that a radian of yaw adds
+    roll: F64  # px that a radian of roll adds
+
+
+def _level_bits(view: DepthView, R_level_device: F64) -> _LevelBits:
+    """From means over blocks of 4 rows and 6 columns, compared with those 16 rows above and below."""
+    fb = view.focal_px * view.baseline_m
+    height, width = view.rho_m.shape[0] // 4, view.rho_m.shape[1] // 6
+    disparity = fb / view.rho_m[: 4 * height, : 6 * width]
+    known = np.isfinite(disparity)
+    blocks = [
+        np.asarray(cv2.resize(x.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA), dtype=np.float64)
+        for x in (np.where(known, disparity, 0.0), known)
+    ]
+    d = np.where(blocks[1] > 0.4, blocks[0] / np.maximum(blocks[1], 0.4), np.nan)  # [height, width]
+    phi = view.phi_rad[: 4 * height].reshape(height, 4).mean(axis=1)[:, None]
+    tan = view.tan_x[: 6 * width].reshape(width, 6).mean(axis=1)[None, :]
+    down = -(R_level_device @ view.T_device_rect[:3, :3])[2]
+    s = down[0] * tan - down[1] * np.sin(phi) + down[2] * np.cos(phi)
+    stretch = view.focal_px * (1.0 + (tan - d / view.focal_px) ** 2)  # of the right camera's tangent
+
+    above, middle, below = slice(None, -8), slice(4, -4), slice(8, None)
+    slope = (d[below] - d[above]) / (s[below] - s[above])
+    bend = np.abs(d[middle] - (d[below] + d[above]) / 2)
+    use = (slope > fb / 2.8) & (slope < fb / 0.6) & (bend < 2 * view.disparity_sd_px)
+    use &= s[middle] > 0.2 * np.hypot(1.0, tan)
+    use &= np.abs(tan) * fb < 2.0 * d[middle]
+    yaw, roll = stretch * np.cos(phi), stretch * np.sin(phi)
+    return _LevelBits(*(x[middle][use] for x in (d, s, yaw, roll)))
+
+
 def _level_surface(view: DepthView, R_level_device: F64) -> tuple[float, float, float] | None:
     """The yaw beyond the one applied that makes the largest level surface level: (yaw, roll_share, sd), radians.
 
@@ -162,49 +199,42 @@ def _level_surface(view: DepthView, R_level_device: F64) -> tuple[float, float, 
     of rho; yaw adds focal * cos(phi) * (1 + tan^2) a radian, roll focal * sin(phi) * (1 + tan^2). ``roll_share``: how
     much a roll would count in what is called yaw here.
     """
-    rows, columns = np.meshgrid(
-        np.arange(2, view.rho_m.shape[0], 4), np.arange(2, view.rho_m.shape[1], 6), indexing="ij"
-    )
-    fb = view.focal_px * view.baseline_m
-    d = fb / view.rho_m[rows, columns].astype(np.float64)
-    phi, tan = view.phi_rad[rows], view.tan_x[columns]
-    rays = np.stack([tan, -np.sin(phi), np.cos(phi)], axis=-1)
-    s = -(rays @ (R_level_device @ view.T_device_rect[:3, :3])[2])
-    # Looked at 16 rows above and below, upright things keep their disparity, level ones don't, and edges bend.
-    above, middle, below = slice(None, -8), slice(4, -4), slice(8, None)
-    slope = (d[below] - d[above]) / (s[below] - s[above])
-    bend = np.abs(d[middle] - (d[below] + d[above]) / 2)
-    use = (slope > fb / 2.8) & (slope < fb / 0.6) & (bend < 0.7)
-    d, s, phi, tan = (x[middle] for x in (d, s, phi, tan))
-    use &= (s > 0.2 * np.hypot(1.0, tan)) & (np.abs(tan) * fb < 2.0 * d)
-    if np.count_nonzero(use) < LEAST_LEVEL:
+    bits = _level_bits(view, R_level_device)
+    if len(bits.d) < LEAST_LEVEL:
         return None
-    d, s, phi, tan = d[use], s[use], phi[use], tan[use]
-    stretch = view.focal_px * (1.0 + (tan - d / view.focal_px) ** 2)  # of the right camera's tangent
-    q = stretch * np.cos(phi)  # px a radian of yaw
+    on = _vote(bits, view.focal_px * view.baseline_m, 1.4 * view.disparity_sd_px)
+    if on is None:
+        return None
+    A = np.stack([bits.s[on], bits.yaw[on] / view.focal_px], axis=1)
+    fit = _robust_fit(A, bits.d[on], least=LEAST_LEVEL)
+    if fit is None:
+        return None
+    share = np.linalg.lstsq(A, bits.roll[on] / view.focal_px, rcond=None)[0][1]
+    return float(fit[0][1]) / view.focal_px, float(share), float(np.sqrt(fit[1][1, 1])) / view.focal_px
 
-    # Hypotheses from pairs of pixels, one looking steeper than the other, always the same pairs: no random numbers.
+
+def _vote(bits: _LevelBits, fb: float, within_px: float) -> NDArray[np.bool_] | None:
+    """The bits [N] that lie on the surface that most agree on.
+
+    Hypotheses come from pairs of bits, one looked down on more steeply than the other: always the same pairs, no random
+    numbers.
+    """
+    d, s, q = bits.d, bits.s, bits.yaw
     order = np.argsort(s, kind="stable")
     half = len(order) // 2
-    i, j = order[: half : max(1, half // 150)], order[half :: max(1, half // 150)]
-    count = min(len(i), len(j))
-    i, j = i[:count], j[:count]
+    step = max(1, half // 150)
+    i, j = order[:half:step], order[half : 2 * half : step]
     det = s[i] * q[j] - s[j] * q[i]
     det = np.where(np.abs(det) < 1e-9, 1e-9, det)
-    m = (d[i] * q[j] - d[j] * q[i]) / det
+    m = (d[i] * q[j] - d[j] * q[i]) / det  # focal * baseline / height
     y = (s[i] * d[j] - s[j] * d[i]) / det
-    plausible = (m > fb / EYE_HEIGHTS_M[1]) & (m < fb / EYE_HEIGHTS_M[0]) & (np.abs(y) < 0.025)
+    plausible = (m > fb / EYE_HEIGHTS_M[1]) & (m < fb / EYE_HEIGHTS_M[0]) & (np.abs(y) < LARGEST_YAW_RAD)
     if not plausible.any():
         return None
     m, y = m[plausible], y[plausible]
-    votes = (np.abs(m[:, None] * s + y[:, None] * q - d) < LEVEL_INLIER_PX).sum(axis=1)
+    votes = (np.abs(m[:, None] * s + y[:, None] * q - d) < within_px).sum(axis=1)
     best = int(np.argmax(votes))
-    on = np.abs(m[best] * s + y[best] * q - d) < LEVEL_INLIER_PX
+    on = np.abs(m[best] * s + y[best] * q - d) < within_px
     if np.count_nonzero(on) < max(LEAST_LEVEL, 0.4 * len(d)) or np.ptp(s[on]) < 0.2:
         return None
-    fit = _robust_fit(np.stack([s[on], q[on] / view.focal_px], axis=1), d[on], least=LEAST_LEVEL)
-    if fit is None:
-        return None
-    roll = stretch[on] * np.sin(phi[on])
-    share = np.linalg.lstsq(np.stack([s[on], q[on]], axis=1), roll, rcond=None)[0][1]
-    return float(fit[0][1]) / view.focal_px, float(share), float(np.sqrt(fit[1][1, 1])) / view.focal_px
+    return np.asarray(on)

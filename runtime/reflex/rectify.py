@@ -34,6 +34,8 @@ LOWEST_LEVEL_RAD = math.radians(-60.0)
 DISPARITIES = 80
 BRIGHT = 200.0  # where stretching brings the 95th percentile of grey
 LARGEST_GAIN = 6.0
+DARK_GAIN = 4.0  # real rooms by day 1 to 1.9, the simulated one 2.7, at dusk 7
+DARK_BLUR_PX = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,14 @@ class RectifiedPair:
     """Both images on one canvas of [R, DISPARITIES + C]; the view proper is the last C columns.
 
     ``bright_*``: stretched to one brightness. The cameras expose on their own (1.6 against 0.95 ms in a real corridor),
-    and matching's penalties expect a well-lit image at dusk, too.
+    and matching's penalties expect a well-lit image at dusk, too. ``dark``: they were stretched so far that noise would
+    win, and are smoothed (in simulated dusk twice as many pixels then show the same texture in both).
     """
 
     left: U8  # [R, D + C]
     bright_left: U8
     bright_right: U8
+    dark: bool
     rows: slice  # of the tall map
 
 
@@ -122,7 +126,9 @@ class Rectifier:
         shared_left, shared_right = left[::4, ::4][both], right[::4, ::4][both]
         gain = float(np.clip(BRIGHT / max(float(np.percentile(shared_left, 95)), 1.0), 1.0, LARGEST_GAIN))
         ratio = float(np.clip(float(np.median(shared_left)) / max(float(np.median(shared_right)), 1.0), 0.3, 3.0))
-        return RectifiedPair(left, _brightened(left, gain), _brightened(right, gain * ratio), rows)
+        dark = gain > DARK_GAIN
+        smooth = DARK_BLUR_PX if dark else 0.0
+        return RectifiedPair(left, _stretched(left, gain, smooth), _stretched(right, gain * ratio, smooth), dark, rows)
 
     def _pitch(self, R_level_device: F64 | None) -> float:
         """Elevation above the horizon of the row phi = 0, radians."""
@@ -190,5 +196,6 @@ def _remap(image: U8, maps: tuple[NDArray[np.int16], NDArray[np.uint16]], rows: 
     return np.asarray(cv2.remap(image, maps[0][rows], maps[1][rows], cv2.INTER_LINEAR), dtype=np.uint8)
 
 
-def _brightened(image: U8, gain: float) -> U8:
-    return np.asarray(cv2.convertScaleAbs(image, alpha=gain), dtype=np.uint8)
+def _stretched(image: U8, gain: float, blur_px: float) -> U8:
+    bright = cv2.convertScaleAbs(image, alpha=gain)
+    return np.asarray(cv2.GaussianBlur(bright, (0, 0), blur_px) if blur_px else bright, dtype=np.uint8)

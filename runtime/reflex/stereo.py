@@ -29,7 +29,10 @@ PATCH_PX = 11  # of the correlation check
 LEAST_CORRELATION = 0.5  # pure noise reaches 0.3 at the best disparity, printed or woven texture 0.7 and more
 LEAST_DISPARITY_PX = 0.4  # everything beyond 80 m is said to be at 80 m: far, not unknown
 BORDER_PX = 4  # of the lens circle: vignetting makes false edges there
-DISPARITY_SD_PX = 0.35  # one sigma where textured, measured on the simulated world; see tests/runtime/test_stereo.py
+LEAST_CORRELATION_DARK = 0.65  # smoothed noise correlates with itself
+# One sigma where textured, measured on the simulated world (0.27 without the tails; 0.75 at dusk): tests/runtime.
+DISPARITY_SD_PX = 0.35
+DISPARITY_SD_DARK_PX = 0.8
 FIRST_ROUNDS = 2
 LEARN_EVERY = 5  # frames: half a second
 LEAST_BEND_RAD = 0.0002  # a twentieth of a pixel: not worth new maps
@@ -109,7 +112,9 @@ class StereoMatcher:
         r, rows = self._rectifier, pair.rows
         left, right = pair.bright_left, pair.bright_right
         disparity = self._sgm.compute(left, right).astype(np.float32) / 16.0  # [R, D + C]
-        agree = self._correlation(left, right, disparity) >= LEAST_CORRELATION
+        agree = self._correlation(left, right, disparity) >= (
+            LEAST_CORRELATION_DARK if pair.dark else LEAST_CORRELATION
+        )
         inside = self._left_inside[rows] & self._right_inside_at(disparity, rows)
         known = (disparity >= LOWEST_DISPARITY) & agree & inside
         rho = r.focal_px * r.baseline_m / np.maximum(disparity, LEAST_DISPARITY_PX)
@@ -123,7 +128,7 @@ class StereoMatcher:
             tan_x=r.tan_x,
             focal_px=r.focal_px,
             baseline_m=r.baseline_m,
-            disparity_sd_px=DISPARITY_SD_PX,
+            disparity_sd_px=DISPARITY_SD_DARK_PX if pair.dark else DISPARITY_SD_PX,
             T_device_rect=r.T_device_rect,
             shift_sd_px=shift_sd_px,
         )
