@@ -117,8 +117,9 @@ def _kill(process: asyncio.subprocess.Process, hung: threading.Event | None = No
             os.kill(process.pid, signal.SIGKILL)
 
 
-def serve(answer: Callable[[bytes], bytes]) -> None:
-    """The helper's main loop: answer framed requests until the parent closes the pipe.
+def serve(answer: Callable[[bytes], bytes], after: Callable[[], None] = lambda: None) -> None:
+    """The helper's main loop: answer framed requests until the parent closes the pipe; ``after`` runs once an answer
+    is on its way.
 
     File descriptor 1 becomes the null device, so that chatter of native libraries can't break the frames.
     """
@@ -137,3 +138,4 @@ def serve(answer: Callable[[bytes], bytes]) -> None:
         reply = answer(message)
         answers.write(_LENGTH.pack(len(reply)) + reply)
         answers.flush()
+        after()

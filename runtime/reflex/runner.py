@@ -71,6 +71,7 @@ class InlineRunner:
     async def see(self, look: Look) -> Seen:
         scene = see_with(self._reflex, look)
         seen = Seen(scene, self._reflex.last_view, self._reflex.last_pose, dict(self._reflex.stages_ms))
+        self._reflex.rest()
         await asyncio.sleep(self._declared_s)
         return seen
 

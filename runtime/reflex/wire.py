@@ -67,7 +67,7 @@ class LookRequest(msgspec.Struct, frozen=True, tag="look"):
 
         imu = tuple((label, ImuBatch(*(a.array() for a in arrays))) for label, arrays in self.imu)
         poses = tuple(
-            (label, PoseBatch(*(a.array() for a in arrays), causal=causal))  # type: ignore[misc]
+            (label, PoseBatch(*(a.array() for a in arrays), causal=causal))  # type: ignore[misc, arg-type]
             for label, arrays, causal in self.poses
         )
         return Look(self.device_ns, self.left.frame(), self.right.frame(), imu, poses)

@@ -28,6 +28,10 @@ class Worker:
                 scene = see_with(reflex, request.look())
                 return wire.encode(wire.Answer(scene, dict(reflex.stages_ms)))
 
+    def rest(self) -> None:
+        if self._reflex is not None:
+            self._reflex.rest()
+
     def _ready(self) -> Reflex:
         assert self._reflex is not None, "the rig comes first"
         return self._reflex
@@ -43,4 +47,5 @@ def _warmed_up(rig: Rig) -> Reflex:
 
 
 if __name__ == "__main__":
-    serve(Worker().answer)
+    worker = Worker()
+    serve(worker.answer, worker.rest)
