@@ -34,8 +34,8 @@ FEWEST_POINTS_IN_ALL = 10
 THINNEST_M = 0.04  # a bar as thick as this across a cell's width is enough
 LOW_SHARE = 0.3  # of a cell's points below knee height that must be above the floor: else it is the floor's noise
 WIDE_M = 1.2  # wider or longer than this: split by the corridor's edges
-# Errors of neighbouring columns go together in patches of a matching window, after averaging within a column.
-PATCHES = 0.8
+RISE_SHARE = 0.4  # of the densest of the next bins: where a column's front begins
+COLUMN_SIGMAS = 0.4  # noise of a column's average in sigmas of one point: points in a patch err together
 SLOPE_QUANTILES = np.array([-1.28, -0.52, 0.0, 0.52, 1.28])  # middles of five equal parts of a normal distribution
 SOLID_POINTS = 150  # evidence that needs no second look when it is near
 
@@ -80,7 +80,7 @@ class _Grid:
 def find_obstacles(field: Field, here: Here) -> list[Sighting]:
     """Nearest first."""
     grid = _grid(field)
-    bridged = cv2.dilate(grid.occupied.astype(np.uint8), np.ones((3, 1), np.uint8))
+    bridged = cv2.dilate(grid.occupied.astype(np.uint8), np.ones((3, 3), np.uint8))
     _, components = cv2.connectedComponents(bridged, connectivity=8)
     labels = np.where(grid.occupied, np.asarray(components, dtype=np.int32), 0)
     stixels = _stixels(grid, labels)
@@ -96,10 +96,10 @@ def band_of(bottom_m: float) -> Band:
 
 
 def range_edges(sd_inverse: float) -> F64:
-    """Borders of the range bins: 8 cm near, one sigma of depth far."""
+    """Borders of the range bins: 4 cm near, one sigma of depth far."""
     edges = [NEAREST_M]
     while edges[-1] < FARTHEST_M:
-        edges.append(edges[-1] + max(0.08, edges[-1] ** 2 * sd_inverse))
+        edges.append(edges[-1] + max(0.04, edges[-1] ** 2 * sd_inverse))
     return np.array(edges)
 
 
@@ -174,25 +174,29 @@ class _Stixels:
 
 
 def _stixels(grid: _Grid, labels: Labels) -> _Stixels:
-    """Per column and label: the first peak in range. Its mean over one bin on either side is free of the noise's bias,
-    which the nearest point alone is not."""
-    area = _over_range(grid.area_m2)
-    rising = np.ones(area.shape, bool)
-    rising[:, 1:] = area[:, 1:] >= area[:, :-1]
-    falling = np.ones(area.shape, bool)
-    falling[:, :-1] = area[:, :-1] >= area[:, 1:]
-    column, ring = np.nonzero((labels > 0) & rising & falling)
+    """Per column and label: the first rise in range, averaged over three bins. The nearest point alone would be biased
+    by noise, the peak alone by what lies behind the edge: a table top is as dense at its end as at its front."""
+    area = np.pad(np.where(labels > 0, grid.area_m2, 0.0), ((0, 0), (0, 2)))
+    ahead = np.maximum(np.maximum(area[:, :-2], area[:, 1:-1]), area[:, 2:])
+    column, ring = np.nonzero((labels > 0) & (area[:, :-2] >= RISE_SHARE * ahead))
     label = labels[column, ring].astype(np.int64)
     order = np.lexsort((ring, column, label))
     column, ring, label = column[order], ring[order], label[order]
     first = np.ones(len(label), bool)
     first[1:] = (label[1:] != label[:-1]) | (column[1:] != column[:-1])
     column, ring, label = column[first], ring[first], label[first]
-    total = np.maximum(area[column, ring], 1e-9)
-    inverse = _over_range(grid.area_inverse)[column, ring] / total
-    bearing = _over_range(grid.area_bearing)[column, ring] / total
-    points = _over_range(grid.points)[column, ring]
+    total = np.maximum(_three(grid.area_m2, column, ring), 1e-9)
+    inverse = _three(grid.area_inverse, column, ring) / total
+    bearing = _three(grid.area_bearing, column, ring) / total
+    points = _three(grid.points, column, ring)
     return _Stixels(label, column, 1.0 / np.maximum(inverse, 1e-3), bearing, points)
+
+
+def _three(cells: F64, column: I64, ring: I64) -> F64:
+    """Sums of each ring and the two behind it."""
+    padded = np.pad(cells, ((0, 0), (0, 2)))
+    total: F64 = padded[column, ring] + padded[column, ring + 1] + padded[column, ring + 2]
+    return total
 
 
 def _sightings(grid: _Grid, labels: Labels, front: _Stixels, here: Here, sd_inverse: float) -> list[Sighting]:
@@ -222,7 +226,7 @@ def _sighting(
     if points < FEWEST_POINTS_IN_ALL:
         return None
     bottom, top = _extent(grid.heights[own].sum(axis=0))
-    ahead, left = _nearest(front.where(near), sd_inverse)
+    ahead, left, bearing_sd = _nearest(front.where(near), sd_inverse)
     distance = math.hypot(ahead, left)
     x, y = here.to_level(ahead, left)
     weight = front.points / front.points.sum()
@@ -234,7 +238,7 @@ def _sighting(
     return Sighting(
         thing=Thing.OBSTACLE, band=band_of(bottom), x_m=x, y_m=y, distance_m=distance,
         distance_sd_m=distance**2 * sd_inverse * math.sqrt(0.1 + 1.0 / len(front.label)) + 0.02,
-        bearing_sd_rad=BEARING_STEP_RAD * 0.5 + 0.1 * float(np.ptp(front.bearing_rad)),
+        bearing_sd_rad=bearing_sd,
         centre_x_m=cx, centre_y_m=cy, width_m=float(np.ptp(side)) + cell, top_m=top, bottom_m=bottom,
         points=points, whole=whole and not edge,
     )
@@ -248,29 +252,60 @@ def _extent(heights: F64) -> tuple[float, float]:
     return first * HEIGHT_STEP_M, (last + 1) * HEIGHT_STEP_M
 
 
-def _nearest(front: _Stixels, sd_inverse: float) -> tuple[float, float]:
-    """(ahead, left) of the nearest point: on a line through the near part of the front.
+def _nearest(front: _Stixels, sd_inverse: float) -> tuple[float, float, float]:
+    """(ahead, left) of the nearest point, and the standard deviation of its bearing in radians.
 
-    The minimum of noisy ranges would be too near, and anywhere along a surface that faces the wearer. So the foot of
-    the perpendicular is averaged over the slopes that the noise allows, each kept within the surface's ends: where the
-    slope is poorly known this is the middle, where it is well known the near end.
+    The minimum of noisy ranges would be too near, and anywhere along a surface that faces the wearer. So a line is laid
+    through the near part of the front, without the columns that look along its sides; and the foot of the perpendicular
+    is averaged over the slopes that noise allows, each kept within the surface's ends: where the slope is poorly known
+    this is the middle, where it is well known the near end.
     """
     ahead, left = front.ahead_m, front.left_m
     order = np.argsort(front.range_m, kind="stable")
-    reach = front.range_m[order[min(1, len(order) - 1)]]
-    sd = reach**2 * sd_inverse
-    near = front.range_m < reach + max(0.25, 2.0 * sd)
-    weight = front.points[near] / front.points[near].sum()
-    a, b = ahead[near], left[near]
-    ma, mb = float(weight @ a), float(weight @ b)
+    reach = float(front.range_m[order[min(1, len(order) - 1)]])
+    noise = COLUMN_SIGMAS * reach**2 * sd_inverse + 0.005
+    near = front.range_m < reach + max(0.25, 5.0 * noise)
+    a, b, weight = ahead[near], left[near], front.points[near]
+    line = _line(a, b, weight)
+    for _ in range(2):
+        off = np.abs((a - line.ahead_m) * line.across_ahead + (b - line.left_m) * line.across_left)
+        kept = off < 3.0 * noise
+        if kept.all() or kept.sum() < 2:
+            break
+        a, b, weight = a[kept], b[kept], weight[kept]
+        line = _line(a, b, weight)
+    half_column = 0.5 * BEARING_STEP_RAD
     if len(a) < 3:
-        return ma, mb
-    da, db = a - ma, b - mb
-    angle = 0.5 * math.atan2(2.0 * float(weight @ (da * db)), float(weight @ (da * da) - weight @ (db * db)))
-    spread = math.sqrt(max(float(weight @ (da * math.cos(angle) + db * math.sin(angle)) ** 2), 1e-6))
-    sd_angle = PATCHES * sd / (spread * math.sqrt(len(a)))
-    angles = angle + sd_angle * SLOPE_QUANTILES  # [5]
+        return line.ahead_m, line.left_m, half_column
+    angles = line.angle_rad + noise / (line.spread_m * math.sqrt(len(a))) * SLOPE_QUANTILES  # [5]
     ua, ub = np.cos(angles), np.sin(angles)
-    along = np.outer(ua, da) + np.outer(ub, db)  # [5, N]
-    foot = np.clip(-(ma * ua + mb * ub), along.min(axis=1), along.max(axis=1))
-    return ma + float((foot * ua).mean()), mb + float((foot * ub).mean())
+    along = np.outer(ua, a - line.ahead_m) + np.outer(ub, b - line.left_m)  # [5, N]
+    foot = np.clip(-(line.ahead_m * ua + line.left_m * ub), along.min(axis=1), along.max(axis=1))
+    at_ahead, at_left = line.ahead_m + float((foot * ua).mean()), line.left_m + float((foot * ub).mean())
+    return at_ahead, at_left, half_column + float(foot.std()) / max(reach, 0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    ahead_m: float  # its middle
+    left_m: float
+    angle_rad: float
+    spread_m: float  # root mean square along it
+
+    @property
+    def across_ahead(self) -> float:
+        return -math.sin(self.angle_rad)
+
+    @property
+    def across_left(self) -> float:
+        return math.cos(self.angle_rad)
+
+
+def _line(a: F64, b: F64, weight: F64) -> _Line:
+    """Through points [N] (ahead, left), least squares across it."""
+    w = weight / weight.sum()
+    ma, mb = float(w @ a), float(w @ b)
+    da, db = a - ma, b - mb
+    angle = 0.5 * math.atan2(2.0 * float(w @ (da * db)), float(w @ (da * da) - w @ (db * db)))
+    along = da * math.cos(angle) + db * math.sin(angle)
+    return _Line(ma, mb, angle, math.sqrt(max(float(w @ (along * along)), 1e-4)))

@@ -35,6 +35,7 @@ FORGET_MOVING_S = 2.0
 FORGET_UNCONFIRMED_S = 0.45
 FREE_LOOKS = 3  # looks through a confirmed track's place before it is gone
 WANDER_MSEC = 0.15  # how fast a static thing's nearest point may slide along it
+DOUBLED_LOOKS = 3.0  # then it is a part of the other
 PROBES = 5  # heights at which the rays are asked about a track
 
 
@@ -54,6 +55,7 @@ class _Track:
     looks: int = 1
     recent: list[bool] = field(default_factory=lambda: [True])  # seen in the last three frames
     confirmed: bool = False
+    doubled: float = 0.0  # frames in which another track took the sighting that would have been this one's, leaking
     free: int = 0  # frames in a row in which rays passed through its place
 
     @property
@@ -82,13 +84,17 @@ class Tracks:
         if self._last_ns is not None and now_ns <= self._last_ns:
             return
         self.predict(pose)
-        pairs = self._pairs(sightings, here)
-        grounded = _bottom_seen(sightings, rays, floor)
+        pairs, rivals = self._pairs(sightings, here)
+        grounded, fronted = _bottom_seen(sightings, rays, floor), _front_seen(sightings, rays, floor, here)
         for track in self._tracks:
             seen = pairs.get(track.id)
             track.recent = [*track.recent[-2:], seen is not None]
+            track.doubled = track.doubled + 1.0 if track.id in rivals else max(0.0, track.doubled - 0.5)
             if seen is not None:
-                self._see(track, sightings[seen], here, now_ns, bottom_seen=bool(grounded[seen]))
+                self._see(
+                    track, sightings[seen], here, now_ns,
+                    bottom_seen=bool(grounded[seen]), front_seen=bool(fronted[seen]),
+                )
         taken = set(pairs.values())
         states = _look_through([t for t in self._tracks if t.last_ns != now_ns], rays, strip, floor, here)
         self._tracks = [t for t in self._tracks if self._keep(t, states.get(t.id), here, now_ns, walking)]
@@ -115,7 +121,7 @@ class Tracks:
 
     def obstacles(self, here: Here) -> tuple[Obstacle, ...]:
         """Nearest first."""
-        out = [self._obstacle(t, here) for t in self._tracks]
+        out = [self._obstacle(t, here) for t in self._tracks if not t.doubled or t.recent[-1]]
         return tuple(sorted(out, key=lambda o: (math.hypot(o.x_m - here.x_m, o.y_m - here.y_m), o.id)))
 
     def _obstacle(self, t: _Track, here: Here) -> Obstacle:
@@ -131,8 +137,9 @@ class Tracks:
             looks=t.looks, confirmed=t.confirmed, first_device_ns=t.first_ns, last_device_ns=t.last_ns,
         )
 
-    def _pairs(self, sightings: list[Sighting], here: Here) -> dict[int, int]:
-        """Track id -> index of its sighting: nearest first within the gate; ties by age of the track."""
+    def _pairs(self, sightings: list[Sighting], here: Here) -> tuple[dict[int, int], set[int]]:
+        """Track id -> index of its sighting, nearest first within the gate, ties by age of the track; and the ids of
+        those whose sighting went to another track."""
         costs = sorted(
             (cost, track.id, i)
             for track in self._tracks
@@ -145,20 +152,24 @@ class Tracks:
             if track_id not in pairs and i not in taken:
                 pairs[track_id] = i
                 taken.add(i)
-        return pairs
+        return pairs, {track_id for _, track_id, _ in costs if track_id not in pairs}
 
-    def _see(self, t: _Track, s: Sighting, here: Here, now_ns: int, *, bottom_seen: bool) -> None:
+    def _see(
+        self, t: _Track, s: Sighting, here: Here, now_ns: int, *, bottom_seen: bool, front_seen: bool
+    ) -> None:
         at, R = np.array([s.x_m, s.y_m]), _sighting_cov(s, here)
         innovation = at - t.at
-        S = t.cov + R
-        surprise = float(innovation @ np.linalg.solve(S, innovation))
-        if surprise > 6.0:  # it moved, or another part of it is nearest now: follow
-            t.cov = t.cov * (surprise / 3.0)
+        nearer = s.distance_m < math.hypot(t.at[0] - here.x_m, t.at[1] - here.y_m)
+        if front_seen or nearer:  # else its near edge has sunk below the view: what is remembered of it holds
             S = t.cov + R
-        gain = t.cov @ np.linalg.inv(S)
-        t.at = t.at + gain @ innovation
-        t.cov = (np.eye(2) - gain) @ t.cov
-        t.cov = 0.5 * (t.cov + t.cov.T)
+            surprise = float(innovation @ np.linalg.solve(S, innovation))
+            if surprise > 6.0:  # it moved, or another part of it is nearest now: follow
+                t.cov = t.cov * (surprise / 3.0)
+                S = t.cov + R
+            gain = t.cov @ np.linalg.inv(S)
+            t.at = t.at + gain @ innovation
+            t.cov = (np.eye(2) - gain) @ t.cov
+            t.cov = 0.5 * (t.cov + t.cov.T)
         if s.whole and s.width_m < 1.0 and s.thing is Thing.OBSTACLE:
             t.motion.see(np.array([s.centre_x_m, s.centre_y_m]), R)
         else:
@@ -199,20 +210,12 @@ class Tracks:
             return unseen_s < FORGET_UNCONFIRMED_S
         if t.motion.moving:
             return unseen_s < FORGET_MOVING_S
-        if state == "there" and unseen_s > 0.35 and self._covered(t, now_ns):
+        if t.doubled >= DOUBLED_LOOKS:
             return False
         ahead, _ = here.from_level(*t.at)
         if walking and ahead < -1.5:
             return False
         return unseen_s < (FORGET_S if state != "unknown" else FORGET_UNKNOWN_S)
-
-    def _covered(self, t: _Track, now_ns: int) -> bool:
-        """Whether a track seen now has grown over this one."""
-        return any(
-            o.last_ns == now_ns and o.thing is t.thing
-            and math.hypot(*(o.at - t.at)) < 0.5 * (o.width_m + t.width_m) + 0.3
-            for o in self._tracks
-        )
 
 
 def _mm(value: float) -> float:
@@ -258,6 +261,18 @@ def _bottom_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor) -> Ma
     row, column, inverse, inside = rays.pixels_of(np.column_stack([xy, under]))
     seen = rays.inverse_rho[row, column]
     return np.asarray(inside & (seen < inverse + 3.0 * rays.sd_inverse))  # False where NaN
+
+
+def _front_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor, here: Here) -> Mask:
+    """[N] whether the view reaches nearer than a sighting's nearest point, at its top: else a nearer part is hidden."""
+    if not sightings:
+        return np.zeros(0, bool)
+    xy = np.array([[s.x_m, s.y_m] for s in sightings])
+    toward = np.array([here.x_m, here.y_m]) - xy
+    xy = xy + toward * (0.12 / np.maximum(np.hypot(*toward.T), 0.12))[:, None]
+    z = floor.z_at(xy[:, 0].astype(np.float32), xy[:, 1].astype(np.float32))
+    top = z + np.array([max(s.top_m - 0.05, s.bottom_m) for s in sightings])
+    return rays.pixels_of(np.column_stack([xy, top]))[3]
 
 
 def _look_through(
