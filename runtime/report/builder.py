@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from handrail.runtime.reflex.runner import Seen  # brings the whole reflex along
 
 MOST_FRAMES = 40
-PICTURE_PX = 480  # longest side
-DEPTH_PX = 240
+PICTURE_PX = 640  # longest side; the reflex's view has some 500
+DEPTH_PX = 320
 
 T = TypeVar("T")
 

@@ -22,6 +22,8 @@ USUAL_EYE_HEIGHT_M = 1.6  # where no floor was seen
 NEAREST_M, FARTHEST_M = 0.5, 6.0  # ends of the colour scale
 UNKNOWN_GREY = 88  # depth was possible there but is not known
 OUTSIDE_GREY = 24  # outside both lenses
+WIDE_M = 1.2  # wider things (walls) are known by their nearest point: where they reach from there isn't in the scene
+PART_M = 0.4  # so much of a wide thing is drawn, around its nearest point
 _BEHIND_RAD = math.radians(85)  # elevations about the baseline past this are not in front
 _DROP_DEPTH_M = 0.6  # of the patch of floor drawn for a drop-off
 _SAMPLES = 6  # points along each edge: straight edges are curves in this picture
@@ -55,14 +57,14 @@ def floor_z_m(wearer: Wearer, pose: Pose, T_device_cpf: F64) -> float:
 
 
 def outline(o: Obstacle, wearer: Wearer, view: DepthView, pose: Pose, T_device_cpf: F64) -> Outline | None:
-    """The front of an obstacle, as wide and high as it was seen; a drop-off is a patch of floor.
+    """The front of an obstacle, as high and (up to ``WIDE_M``) as wide as it was seen; a drop-off is a patch of floor.
 
     None when it isn't in the picture.
     """
     floor_m = floor_z_m(wearer, pose, T_device_cpf)
     away = np.array([o.x_m - wearer.x_m, o.y_m - wearer.y_m])
     away /= max(float(np.hypot(*away)), 1e-6)
-    across = np.array([away[1], -away[0]]) * max(o.width_m, 0.1) / 2
+    across = np.array([away[1], -away[0]]) * drawn_width_m(o) / 2
     near = np.array([o.x_m, o.y_m])
     if o.thing is Thing.DROP_OFF:
         far = near + away * _DROP_DEPTH_M
@@ -80,6 +82,10 @@ def outline(o: Obstacle, wearer: Wearer, view: DepthView, pose: Pose, T_device_c
         return None
     return Outline([(round(float(x), 1), round(float(y), 1)) for x, y in px],
                    (round(float(mark[0]), 1), round(float(mark[1]), 1)))
+
+
+def drawn_width_m(o: Obstacle) -> float:
+    return PART_M if o.width_m > WIDE_M and o.thing is not Thing.DROP_OFF else max(o.width_m, 0.1)
 
 
 def reduced(view: DepthView, most_px: int) -> DepthView:

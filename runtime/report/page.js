@@ -34,19 +34,22 @@
     if (!f.size) return;
     const [width, height] = f.size;
     overlay.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    const unit = width / 440; // so that marks and words are as large in every picture
     const labels = [];
+    overlay.setAttribute("font-size", 15 * unit);
     for (const o of [...f.obstacles].reverse()) { // nearest last, on top
       if (!o.points) continue;
       const points = o.points.map((p) => p.join(",")).join(" ");
       if (o.confirmed) overlay.append(svg("polygon", { points, class: "halo" }));
       overlay.append(svg("polygon", { points, class: look(o) }));
       if (!o.confirmed) continue;
-      const x = Math.min(Math.max(o.mark[0], 52), width - 52);
-      let y = Math.min(Math.max(o.mark[1] - 9, 18), height - 8);
-      while (labels.some((l) => Math.abs(l[0] - x) < 110 && Math.abs(l[1] - y) < 17)) y += 17;
+      const x = Math.min(Math.max(o.mark[0], 52 * unit), width - 52 * unit);
+      let y = Math.min(Math.max(o.mark[1] - 9 * unit, 18 * unit), height - 8 * unit);
+      while (labels.some((l) => Math.abs(l[0] - x) < 110 * unit && Math.abs(l[1] - y) < 17 * unit)) y += 17 * unit;
       labels.push([x, y]);
-      overlay.append(svg("circle", { cx: o.mark[0], cy: o.mark[1], r: 4 }));
-      overlay.append(svg("text", { x, y }, `${metres(o)} ${o.what === "obstacle" ? o.band : o.what}`));
+      overlay.append(svg("circle", { cx: o.mark[0], cy: o.mark[1], r: 4 * unit }));
+      const words = `${metres(o)} ${o.what === "obstacle" ? o.band : o.what}`;
+      overlay.append(svg("text", { x, y, "stroke-width": 4 * unit }, words));
     }
   }
 
@@ -69,13 +72,21 @@
       if (floor > 0) known.append(svg("polygon", { points: wedge(left, right, floor), class: "floor" }));
     }
     at("nose").setAttribute("transform", `rotate(${f.nose})`);
+    const labels = [];
     for (const o of [...f.obstacles].reverse()) {
       const [x, y] = place(o.bearing, o.distance);
       const turn = `translate(${x} ${y}) rotate(${o.bearing})`;
       const across = Math.max(2 * o.distance * o.bearing_sd * Math.PI / 180, 0.05);
       things.append(svg("ellipse", { rx: across, ry: Math.max(2 * o.distance_sd, 0.05), transform: turn, class: look(o) }));
-      things.append(svg("line", { x1: -o.width / 2, x2: o.width / 2, y1: 0, y2: 0, transform: turn, class: look(o) }));
-      if (o.confirmed) things.append(svg("text", { x, y: y - 0.16 }, metres(o)));
+      if (o.width !== null) {
+        things.append(svg("line", { x1: -o.width / 2, x2: o.width / 2, y1: 0, y2: 0, transform: turn, class: look(o) }));
+      }
+      things.append(svg("circle", { cx: x, cy: y, r: 0.06, class: look(o) }));
+      if (!o.confirmed || o.distance > 6.5) continue;
+      let up = y - 0.16;
+      while (labels.some((l) => Math.abs(l[0] - x) < 0.7 && Math.abs(l[1] - up) < 0.28)) up -= 0.28;
+      labels.push([x, up]);
+      things.append(svg("text", { x, y: up }, metres(o)));
     }
   }
 

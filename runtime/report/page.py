@@ -63,11 +63,13 @@ def write_report(
 
 
 def start_frame(frames: Sequence[Frame]) -> int:
-    """The frame that is shown first: of those that decided an alert if any, the one with most obstacles drawn."""
+    """The frame that is shown first: of those that decided an alert if any, the one that shows most obstacles."""
 
     def drawn(frame: Frame) -> int:
-        outlines = frame.picture.outlines if frame.picture is not None else {}
-        return sum(o.confirmed and (not outlines or o.id in outlines) for o in frame.scene.obstacles)
+        confirmed = [o for o in frame.scene.obstacles if o.confirmed]
+        if frame.picture is None:
+            return len(confirmed)
+        return sum(o.id in frame.picture.outlines and o.last_device_ns == frame.scene.device_ns for o in confirmed)
 
     if not frames:
         return 0

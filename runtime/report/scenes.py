@@ -10,6 +10,7 @@ from typing import Any
 
 from handrail.runtime.redacted import Redacted
 from handrail.runtime.report.builder import Frame
+from handrail.runtime.report.draw import drawn_width_m
 from handrail.runtime.scene import Obstacle, Scene, Thing, wrap_deg
 from handrail.runtime.summary import Run, side_of
 
@@ -45,6 +46,7 @@ def frame_data(frame: Frame, run: Run) -> dict[str, Any]:
 
 def _obstacle(o: Obstacle, frame: Frame) -> dict[str, Any]:
     distance_m, bearing_deg = o.seen_from(frame.scene.wearer)
+    seen = o.last_device_ns == frame.scene.device_ns
     line = frame.picture.outlines.get(o.id) if frame.picture is not None else None
     return {
         "what": name_of(o),
@@ -55,9 +57,10 @@ def _obstacle(o: Obstacle, frame: Frame) -> dict[str, Any]:
         "side": side_of(bearing_deg),
         "distance_sd": round(o.distance_sd_m, 2),
         "bearing_sd": round(o.bearing_sd_deg, 1),
-        "width": round(o.width_m, 2),
+        # Across the line of sight *when seen*: once the wearer has moved on, nobody knows which way it lies.
+        "width": round(drawn_width_m(o), 2) if seen else None,
         "confirmed": o.confirmed,
-        "seen": o.last_device_ns == frame.scene.device_ns,
+        "seen": seen,
         "age": round((frame.scene.device_ns - o.last_device_ns) / 1e9, 1),
         "points": line.points if line is not None else None,
         "mark": line.mark if line is not None else None,

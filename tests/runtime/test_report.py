@@ -361,6 +361,18 @@ def test_outlines_enclose_the_things_and_nothing_else(t_s: float) -> None:
         assert inside[round(line.mark[1]), round(line.mark[0])]
 
 
+def test_what_is_not_known_about_a_thing_is_not_drawn() -> None:
+    """A wall is known by its nearest point; which way a remembered thing lies isn't known once the wearer moved."""
+    view, scene, eye = walk_run.look(0.0), walk_run.scene_at(0.0), walk_run.eye_at(0.0)
+    box, pole, bar = scene.obstacles[:3]
+    wall = type(box)(**{name: getattr(box, name) for name in box.__struct_fields__} | {"width_m": 4.0})
+    narrow, wide = (outline(o, scene.wearer, view, pose_of(eye), CPF) for o in (box, wall))
+    assert narrow is not None and wide is not None
+    assert np.ptp([x for x, _ in wide.points]) < np.ptp([x for x, _ in narrow.points]) and wide.mark == narrow.mark
+    drawn = frame_data(Frame(0, scene, None, False), gather([]))["obstacles"]
+    assert [o["width"] for o in drawn[:3]] == [0.6, None, 1.2] and not pole.last_device_ns == bar.last_device_ns
+
+
 def test_left_is_drawn_left_and_right_is_drawn_right() -> None:
     view, scene, eye = walk_run.look(0.0), walk_run.scene_at(0.0), walk_run.eye_at(0.0)
     marks = [outline(o, scene.wearer, view, pose_of(eye), CPF) for o in scene.obstacles[:2]]
