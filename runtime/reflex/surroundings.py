@@ -56,7 +56,7 @@ class Surroundings:
         """``view`` None: the frame can't be used; what was seen before grows old."""
         head = self._head(pose)
         speed_sd = math.sqrt(float(pose.velocity_cov[0, 0] + pose.velocity_cov[1, 1]) / 2)
-        self._travel.update(pose.device_ns, head.neck_m, pose.velocity_msec, speed_sd)
+        self._travel.update(pose.device_ns, head.neck_m, speed_sd)
         travel = self._travel.heading_rad
         here = Here(head.x_m, head.y_m, head.nose_rad if travel is None else travel)
         known: Coverage | None = None
