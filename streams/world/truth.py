@@ -14,9 +14,10 @@ import numpy as np
 
 from handrail.streams.cameras import Camera
 from handrail.streams.world.cast import Caster
-from handrail.streams.world.place import BODY_FRONT_M, RISER_M, TREAD_M, Thing, time_at
+from handrail.streams.world.place import BODY_FRONT_M, time_at
 from handrail.streams.world.scenario import Scenario, device_ns, scenario, walk_s
 from handrail.streams.world.solids import Prism, clip_strip, nearest_point
+from handrail.streams.world.things import RISER_M, TREAD_M, Thing
 from handrail.streams.world.walk import F64
 
 CORRIDOR_HALF_WIDTH_M = 0.45  # shoulders plus a margin, as in runtime.scene
