@@ -32,7 +32,7 @@ POSE_TILT_SD_RAD = 0.005
 POSE_DRIFT = 0.01  # of the way
 JUMP_M = 0.3  # VIO found itself elsewhere: our frame stays, the alignment moves
 LONGEST_STEP_NS = 350_000_000  # between two views; beyond it the corners have left
-ACCEL_SD_MSEC2 = 0.4  # beyond what the tilt's uncertainty leaks of gravity
+ACCEL_SD_MSEC2 = 0.3  # beyond what the tilt's uncertainty leaks of gravity
 ACCEL_LASTS_S = 0.5  # how long such an error keeps its sign
 WALK_SD_MSEC = 0.7  # with nothing to go by: people walk, anywhere
 LOST_SD_MSEC = 0.45  # a velocity less certain than this isn't told
@@ -218,7 +218,7 @@ class Odometry:
             return
         way = R_level_rect @ moved.translation_m - arm
         measured = (way - self._motion_change[:3]) / dt + self._motion_change[3:]
-        noise = R_level_rect @ moved.covariance @ R_level_rect.T / dt**2 + np.eye(3) * (ACCEL_SD_MSEC2 * dt) ** 2
+        noise = R_level_rect @ moved.covariance @ R_level_rect.T / dt**2 + np.eye(3) * (ACCEL_SD_MSEC2 * dt / 2) ** 2
         innovation = measured - self._x[3:]
         S = self._P[3:, 3:] + noise
         if innovation @ np.linalg.solve(S, innovation) > GATE:

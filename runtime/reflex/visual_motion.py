@@ -28,6 +28,8 @@ ROTATION_SD_RAD = 0.001
 CLOCKS_APART_S = 0.0005  # one sigma, between gyroscope and middle of exposure
 LEAST_INLIERS = 12
 LEAST_INLIER_SHARE = 0.35
+ROUNDS = 6
+CAUCHY_SQUARE = 6.0
 INLIER_SQUARE = 14.0  # chi-square of three equations, 99.7 %
 WORST_SD_M = 0.06
 
@@ -147,73 +149,86 @@ class _Geometry:
 
 
 class _Problem:
+    """Least squares for a state of translation [3] and small rotation [3], from one equation triple a corner."""
+
     def __init__(
         self, geometry: _Geometry, X: F64, disparity: F64, measured: F64, disparity_sd_px: float, sd_rotation: float
     ) -> None:
         self._geometry = geometry
         self._X, self._measured = X, np.nan_to_num(measured, nan=0.0)
+        self._turns = _cross_matrices(X)  # [N, 3, 3]: rotation w moves X by turns @ w
         self._prior = np.diag([0.0, 0.0, 0.0] + [1.0 / sd_rotation**2] * 3)
-        # Noise of the three equations [N, 3, 3]: of the later view, and of the earlier disparity carried through.
-        J = geometry.jacobian(X)
-        carried = -np.einsum("nij,nj->ni", J, X) / disparity[:, None]
-        noise = np.einsum("ni,nj->nij", carried, carried) * disparity_sd_px**2
+        # Noise of the three equations: of the later view, and of the earlier disparity carried through.
+        carried = (geometry.jacobian(X) @ X[:, :, None]) / disparity[:, None, None]  # [N, 3, 1]
+        noise = carried @ carried.transpose(0, 2, 1) * disparity_sd_px**2
         later = np.where(np.isfinite(measured[:, 2]), disparity_sd_px, 1e3)
         noise[:, 0, 0] += FOLLOW_SD_PX**2
         noise[:, 1, 1] += FOLLOW_SD_PX**2
         noise[:, 2, 2] += later**2
-        self._information = np.linalg.inv(noise)  # [N, 3, 3]
+        self._whiten = np.linalg.inv(np.linalg.cholesky(noise))  # [N, 3, 3]
 
     def solve(self, expected_m: F64) -> Moved | None:
-        best = min((self._descend(start) for start in self._starts(expected_m)), key=lambda found: found[0])
-        _, state, square, normal = best
-        inliers = int(np.count_nonzero(square < INLIER_SQUARE))
-        share = inliers / len(square)
-        if inliers < LEAST_INLIERS or share < LEAST_INLIER_SHARE:
+        state = min(self._starts(expected_m), key=self._cost)
+        state, normal = self._descend(state)
+        square = self._squares(self._residual(state))
+        good = square < INLIER_SQUARE
+        inliers = int(np.count_nonzero(good))
+        if inliers < LEAST_INLIERS or inliers < LEAST_INLIER_SHARE * len(square):
             return None
-        spread = max(1.0, float(np.mean(square[square < INLIER_SQUARE])) / 2.0)
-        covariance = np.asarray(np.linalg.inv(normal)[:3, :3] * spread)
+        covariance = np.asarray(np.linalg.inv(normal)[:3, :3] * max(1.0, float(np.mean(square[good])) / 2.0))
         if np.sqrt(np.trace(covariance)) > WORST_SD_M:
             return None
-        return Moved(state[:3], covariance, inliers, share)
+        return Moved(state[:3], covariance, inliers, inliers / len(square))
 
     def _starts(self, expected_m: F64) -> list[F64]:
         """Where to start from: the motion expected, none, and the median of what single corners say."""
-        z = np.zeros(6)
-        single = z.copy()
-        fb, m = self._geometry.fb, self._measured
-        known = m[:, 2] > 0.5
+        starts = [np.concatenate([expected_m, np.zeros(3)]), np.zeros(6)]
+        known = self._measured[:, 2] > 0.5
         if np.count_nonzero(known) >= LEAST_INLIERS:
-            rho = fb / m[known, 2]
-            phi = -m[known, 1] / self._geometry.rows_per_rad
-            there = np.stack(
-                [rho * m[known, 0] / self._geometry.focal_px, -rho * np.sin(phi), rho * np.cos(phi)], axis=1
-            )
-            single[:3] = np.median(self._X[known] - there, axis=0)
-        expected = z.copy()
-        expected[:3] = expected_m
-        return [expected, z, single]
+            u, v, d = self._measured[known].T
+            rho, phi = self._geometry.fb / d, -v / self._geometry.rows_per_rad
+            there = np.stack([rho * u / self._geometry.focal_px, -rho * np.sin(phi), rho * np.cos(phi)], axis=1)
+            starts.append(np.concatenate([np.median(self._X[known] - there, axis=0), np.zeros(3)]))
+        return starts
 
-    def _descend(self, state: F64) -> tuple[float, F64, F64, F64]:
-        """Gauss-Newton from one start: (robust cost, state, squared errors [N], normal matrix)."""
-        for _ in range(6):
-            residual, J = self._linearise(state)
-            square = np.einsum("ni,nij,nj->n", residual, self._information, residual)
-            weighted = self._information / (1.0 + square / 6.0)[:, None, None]
-            normal = np.einsum("nia,nij,njb->ab", J, weighted, J) + self._prior
-            gradient = np.einsum("nia,nij,nj->a", J, weighted, residual) - self._prior @ state
+    def _descend(self, state: F64) -> tuple[F64, F64]:
+        """Gauss-Newton with Cauchy weights: (state, normal matrix)."""
+        normal = self._prior
+        for _ in range(ROUNDS):
+            residual = self._residual(state)
+            weight = 1.0 / (1.0 + self._squares(residual) / CAUCHY_SQUARE)
+            J = self._jacobian(state)
+            weighted = (J * weight[:, None, None]).reshape(-1, 6)
+            normal = weighted.T @ J.reshape(-1, 6) + self._prior
+            gradient = weighted.T @ residual.reshape(-1) - self._prior @ state
             state = state + np.linalg.solve(normal + np.eye(6) * 1e-6, gradient)
-        residual, _ = self._linearise(state)
-        square = np.einsum("ni,nij,nj->n", residual, self._information, residual)
-        return float(np.log1p(square / 6.0).sum()), state, square, normal
+        return state, normal
 
-    def _linearise(self, state: F64) -> tuple[F64, F64]:
-        """Residuals [N, 3] and their Jacobian [N, 3, 6] for translation and small rotation."""
-        X = self._X + np.cross(state[3:], self._X)
-        moved = X - state[:3]
-        H = self._geometry.jacobian(moved)
-        J = np.empty((len(X), 3, 6))
-        J[:, :, :3] = -H
-        for axis in range(3):
-            J[:, :, 3 + axis] = np.einsum("nij,nj->ni", H, np.cross(np.eye(3)[axis], self._X))
-        residual = self._measured - self._geometry.project(moved)
-        return residual, J
+    def _moved(self, state: F64) -> F64:
+        return np.asarray(self._X + self._turns @ state[3:] - state[:3])
+
+    def _residual(self, state: F64) -> F64:
+        """[N, 3] whitened."""
+        off = self._measured - self._geometry.project(self._moved(state))
+        return np.asarray((self._whiten @ off[:, :, None])[:, :, 0])
+
+    def _jacobian(self, state: F64) -> F64:
+        """[N, 3, 6] of the whitened prediction."""
+        H = self._whiten @ self._geometry.jacobian(self._moved(state))
+        return np.concatenate([-H, H @ self._turns], axis=2)
+
+    def _squares(self, residual: F64) -> F64:
+        return np.asarray((residual * residual).sum(axis=1))
+
+    def _cost(self, state: F64) -> float:
+        return float(np.log1p(self._squares(self._residual(state)) / CAUCHY_SQUARE).sum())
+
+
+def _cross_matrices(X: F64) -> F64:
+    """[N, 3, 3] with M @ w = w x X."""
+    M = np.zeros((len(X), 3, 3))
+    x, y, z = X.T
+    M[:, 0, 1], M[:, 0, 2] = z, -y
+    M[:, 1, 0], M[:, 1, 2] = -z, x
+    M[:, 2, 0], M[:, 2, 1] = y, -x
+    return M
