@@ -33,16 +33,16 @@ _POSE_FOLDERS = ("slam/", "trajectory/", "")
 
 @dataclass(frozen=True, slots=True)
 class MpsOutput:
-    """Each by rising device time; empty where there was no file."""
+    """Each by rising device time; None or empty where there was no file."""
 
-    poses: tuple[PoseBatch, ...]  # spanning at most 10 ms each
+    poses: PoseBatch | None
     gaze: tuple[tuple[int, Gaze], ...]  # (device_ns, gaze)
     hands: tuple[tuple[int, Hands], ...]
     notes: tuple[str, ...]
 
     def span_ns(self) -> tuple[int, int] | None:
         """First and last device time in it, None when it is empty."""
-        times = [int(p.device_ns[i]) for p in (*self.poses[:1], *self.poses[-1:]) for i in (0, -1)]
+        times = [] if self.poses is None else self.poses.device_ns[[0, -1]].tolist()
         times += [t for t, _ in (*self.gaze[:1], *self.gaze[-1:], *self.hands[:1], *self.hands[-1:])]
         return (min(times), max(times)) if times else None
 
@@ -74,7 +74,7 @@ def read_mps(folder: Path, non_causal: bool = False) -> MpsOutput:
     if not (pose_file or gaze_file or hands_file):
         notes.append("the MPS folder holds no trajectory, gaze or hand file")
     return MpsOutput(
-        poses=tuple(batches(read_poses(pose_file))) if pose_file else (),
+        poses=read_poses(pose_file) if pose_file else None,
         gaze=tuple(read_gaze(gaze_file)) if gaze_file else (),
         hands=tuple(read_hands(hands_file)) if hands_file else (),
         notes=tuple(notes),
@@ -93,28 +93,35 @@ def read_poses(path: Path) -> PoseBatch:
         raise table.wrong(f"qw_{frame}_device", int(np.argmax(~(np.abs(norms - 1.0) < 0.01))), "a unit quaternion")
     quaternion = quaternion / norms
     gravity = table.columns([f"gravity_{a}_{frame}" for a in "xyz"])
+    if not len(gravity):
+        raise SourceError(f"{path}: expected poses, found none")
     return PoseBatch(
         device_ns=table.times_ns,
         position_m=table.columns([f"t{a}_{frame}_device" for a in "xyz"]),
         quaternion_xyzw=quaternion,
         velocity_msec=_rotated(quaternion, velocity) if frame == "world" else velocity,
         angular_velocity_radsec=table.columns([f"angular_velocity_{a}_device" for a in "xyz"]),
-        gravity_msec2=gravity[-1] if len(gravity) else np.array([0.0, 0.0, -9.81]),
+        gravity_msec2=gravity[-1],
         quality=table.columns(["quality_score"])[:, 0],
         causal=frame == "odometry",
     )
 
 
+def cut(poses: PoseBatch, start: int, end: int) -> PoseBatch:
+    """Poses ``start`` to ``end`` (by index) of a batch."""
+    part = slice(start, end)
+    return PoseBatch(
+        poses.device_ns[part], poses.position_m[part], poses.quaternion_xyzw[part], poses.velocity_msec[part],
+        poses.angular_velocity_radsec[part], poses.gravity_msec2, poses.quality[part], poses.causal,
+    )  # fmt: skip
+
+
 def batches(poses: PoseBatch) -> Iterator[PoseBatch]:
-    """Cut a long batch into ones that span at most 10 ms."""
+    """Cut a long batch into ones that span less than 10 ms."""
     start = 0
     while start < len(poses.device_ns):
         end = int(np.searchsorted(poses.device_ns, poses.device_ns[start] + BATCH_NS))
-        part = slice(start, end)
-        yield PoseBatch(
-            poses.device_ns[part], poses.position_m[part], poses.quaternion_xyzw[part], poses.velocity_msec[part],
-            poses.angular_velocity_radsec[part], poses.gravity_msec2, poses.quality[part], poses.causal,
-        )  # fmt: skip
+        yield cut(poses, start, end)
         start = end
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from handrail.streams.cameras import Rig
 from handrail.streams.clock import now_ns, standing_still
 from handrail.streams.errors import HandrailError, SourceError
-from handrail.streams.mps import MpsOutput, find_mps, read_mps
+from handrail.streams.mps import MpsOutput, batches, cut, find_mps, read_mps
 from handrail.streams.pacing import paced
 from handrail.streams.reader import wire
 from handrail.streams.reader.process import Reader, Reading
@@ -52,8 +52,7 @@ from handrail.streams.source import DecodePlan, Source, SourceInfo
 OPTIONS = ("loop", "mps", "non_causal")
 MAX_LAPS = 1_000_000
 NOTICES = Stream("source", Kind.NOTICE)
-_MPS = {"pose": Stream("mps-pose", Kind.POSE), "gaze": Stream("mps-gaze", Kind.GAZE),
-        "hands": Stream("mps-hands", Kind.HANDS)}  # fmt: skip
+MPS_STREAMS = (Stream("mps-pose", Kind.POSE), Stream("mps-gaze", Kind.GAZE), Stream("mps-hands", Kind.HANDS))
 
 
 @asynccontextmanager
@@ -72,8 +71,10 @@ async def open_recording(path: str, plan: DecodePlan, options: dict[str, str]) -
         folder = Path(mps_folder) if mps_folder is not None else find_mps(file)
         if non_causal and folder is None:
             raise SourceError(f"{path}: non_causal=1 needs MPS output beside the recording, or mps=DIR; found none")
-        with standing_still():
-            mps = MpsOutput((), (), (), ()) if folder is None else await asyncio.to_thread(read_mps, folder, non_causal)
+        mps = MpsOutput(None, (), (), ())
+        if folder is not None:
+            with standing_still():
+                mps = await asyncio.to_thread(read_mps, folder, non_causal)
         source = RecordedSource(file, opened, reader, mps, laps)
         yield source
     finally:
@@ -121,7 +122,8 @@ class RecordedSource:
         self._last_ns = opened.first_ns
         self._lost: HandrailError | None = None
         self._ahead: asyncio.Task[Reading] | None = None  # what the child reads while its last answer is used
-        mps_streams = tuple(_MPS[k] for k in ("pose", "gaze", "hands") if getattr(mps, "poses" if k == "pose" else k))
+        found = (self._mps.poses, self._mps.gaze, self._mps.hands)
+        mps_streams = tuple(stream for stream, rows in zip(MPS_STREAMS, found, strict=True) if rows)
         self.info = SourceInfo(
             uri=f"vrs:{path.name}" + (f"?loop={laps}" if laps > 1 else ""),  # without folders: it goes into logs
             rig=Rig.from_json(opened.rig),
@@ -258,19 +260,23 @@ def _within(mps: MpsOutput, first_ns: int, last_ns: int) -> tuple[MpsOutput, tup
             f"MPS output covers {span[0] / 1e9:.1f}-{span[1] / 1e9:.1f} s of device time, the recording "
             f"{first_ns / 1e9:.1f}-{last_ns / 1e9:.1f} s: it belongs to another one"
         )
-    poses = tuple(p for p in mps.poses if first_ns <= p.device_ns[0] and p.device_ns[-1] <= last_ns)
+    poses, dropped = mps.poses, 0
+    if poses is not None:
+        start, end = np.searchsorted(poses.device_ns, [first_ns, last_ns + 1]).tolist()
+        dropped = len(poses.device_ns) - (end - start)
+        poses = cut(poses, start, end) if end > start else None
     gaze = tuple(g for g in mps.gaze if first_ns <= g[0] <= last_ns)
     hands = tuple(h for h in mps.hands if first_ns <= h[0] <= last_ns)
-    dropped = sum(len(p.device_ns) for p in mps.poses) - sum(len(p.device_ns) for p in poses)
     dropped += len(mps.gaze) - len(gaze) + len(mps.hands) - len(hands)
     note = (f"{dropped} MPS rows lie outside the recording and are left out",) if dropped else ()
     return replace(mps, poses=poses, gaze=gaze, hands=hands), note
 
 
 def _mps_samples(mps: MpsOutput) -> Iterator[Sample]:
-    samples = [Sample(_MPS["pose"], int(p.device_ns[-1]), 0, p) for p in mps.poses]
-    samples += [Sample(_MPS["gaze"], t, 0, g) for t, g in mps.gaze]
-    samples += [Sample(_MPS["hands"], t, 0, h) for t, h in mps.hands]
+    pose, gaze, hands = MPS_STREAMS
+    samples = [] if mps.poses is None else [Sample(pose, int(p.device_ns[-1]), 0, p) for p in batches(mps.poses)]
+    samples += [Sample(gaze, t, 0, g) for t, g in mps.gaze]
+    samples += [Sample(hands, t, 0, h) for t, h in mps.hands]
     return iter(sorted(samples, key=lambda s: s.device_ns))
 
 

@@ -10,11 +10,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from handrail.streams.child import serve
 from handrail.streams.errors import SourceError
 from handrail.streams.reader import wire
 from handrail.streams.reader.chatter import Chatter, one_line
+
+if TYPE_CHECKING:  # imported when a recording is opened: without projectaria_tools the parent must get an answer
+    from handrail.streams.reader.recording import Recording
 
 ORPHAN_LIMIT_S = 120.0  # a request hanging in native code ends by itself, should nobody be left to kill it
 
@@ -22,7 +26,7 @@ ORPHAN_LIMIT_S = 120.0  # a request hanging in native code ends by itself, shoul
 class Server:
     def __init__(self, ring: wire.FrameRing, chatter: Chatter) -> None:
         self._ring, self._chatter = ring, chatter
-        self._recording: object = None
+        self._recording: Recording | None = None
 
     def answer(self, message: bytes) -> bytes:
         self._chatter.capture()
@@ -33,22 +37,19 @@ class Server:
         except SourceError as e:
             return wire.encode(wire.Failed(str(e)))
         except Exception as e:  # native errors come as several types
-            return wire.encode(wire.Failed(f"the recording is damaged: {one_line(str(e))}"))
+            return wire.encode(wire.Failed(f"the recording is damaged: {one_line(str(e) or repr(e))}"))
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _answer(self, request: wire.Request) -> wire.Answer:
-        if isinstance(request, wire.Open):
-            try:
-                from handrail.streams.reader.recording import Recording
-            except ImportError as e:
-                return wire.Failed(str(e), missing=True)
-            self._recording = recording = Recording(request.path, request.plan, self._ring, self._chatter)
-            return recording.opened()
-        from handrail.streams.reader.recording import Recording
-
-        assert isinstance(self._recording, Recording)
-        return self._recording.read(request.position, request.lap, frozenset(request.skip))
+        if isinstance(request, wire.Read):
+            return self._recording.read(request) if self._recording else wire.Fresh()
+        try:
+            from handrail.streams.reader.recording import Recording
+        except ImportError as e:
+            return wire.Failed(str(e), missing=True)
+        self._recording = Recording(request.path, request.plan, self._ring, self._chatter)
+        return self._recording.opened()
 
 
 def main() -> None:

@@ -37,24 +37,18 @@ class Reading:
 
 
 class Reader:
-    def __init__(self, path: str, plan: DecodePlan, answer_limit_s: float = ANSWER_LIMIT_S) -> None:
+    def __init__(self, path: str, plan: DecodePlan) -> None:
         self._open_message = wire.encode(wire.Open(path, plan))
-        self._answer_limit_s = answer_limit_s
         self._ring_fd = wire.FrameRing.create_fd()
         self._log_fd = Chatter.create_fd()
         self._ring = wire.FrameRing(self._ring_fd)
         fds = (self._ring_fd, self._log_fd)
-        self._child = Child(
-            "handrail.streams.reader", [str(fd) for fd in fds], timeout_s=answer_limit_s, pass_fds=fds
-        )
+        self._child = Child("handrail.streams.reader", [str(fd) for fd in fds], timeout_s=ANSWER_LIMIT_S, pass_fds=fds)
         self._layout: tuple[object, ...] | None = None  # must be the same in every child
+        self._ready = False  # the present child has opened the recording
         self._suspects: set[int] = set()
         self._skip: set[int] = set()
         self._deaths = 0
-
-    @property
-    def pid(self) -> int | None:
-        return self._child.pid
 
     async def open(self) -> wire.Opened:
         """Raises SourceError where the recording can't be read, MissingDependencyError without projectaria_tools."""
@@ -71,11 +65,14 @@ class Reader:
         while True:
             try:
                 self._ring.progress = -1
-                if self._child.pid is None:
+                if not self._ready:
                     await self._open()
                 request = wire.Read(position, lap, tuple(sorted(self._skip)))
-                answer = await self._ask(wire.encode(request), self._answer_limit_s)
+                answer = await self._ask(wire.encode(request), ANSWER_LIMIT_S)
+                if isinstance(answer, wire.Fresh):
+                    raise ChildDied("reader: died between requests")
             except ChildDied as e:
+                self._ready = False
                 deaths.append(self._after_death(position, e, len(deaths) + 1))
                 continue
             if not isinstance(answer, wire.Batch) or answer.position <= position:
@@ -95,7 +92,7 @@ class Reader:
         layout = (answer.streams, answer.records, answer.frames, answer.first_ns, answer.last_ns)
         if self._layout is not None and self._layout != layout:
             raise SourceError("the recording changed while it was being read")
-        self._layout = layout
+        self._layout, self._ready = layout, True
         return answer
 
     async def _ask(self, message: bytes, limit_s: float) -> wire.Answer:

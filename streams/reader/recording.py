@@ -111,7 +111,7 @@ class Recording:
             try:
                 streams.append(self._stream(stream_id))
             except Exception as e:  # native errors come as several types; one bad stream leaves the others usable
-                self._notes.append(f"stream {stream_id}: can't be read ({one_line(str(e))})")
+                self._notes.append(f"stream {stream_id}: can't be read ({one_line(str(e) or repr(e))})")
         return sorted(streams, key=lambda s: s.label)
 
     def _stream(self, stream_id: Any) -> _Stream:
@@ -160,7 +160,7 @@ class Recording:
             calibration = self._provider.get_device_calibration()
         except Exception as e:  # native errors come as several types
             calibration = None
-            self._notes.append(f"calibration can't be read ({one_line(str(e))})")
+            self._notes.append(f"calibration can't be read ({one_line(str(e) or repr(e))})")
         self._rig, notes = rig_from(calibration, 2 if version == "Gen2" else 1, sizes, recorded)
         self._notes += [*notes, *_missing(self._streams, self._rig)]
 
@@ -193,9 +193,10 @@ class Recording:
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
-    def read(self, start: int, lap: int, skip: frozenset[int]) -> wire.Batch:
-        """The windows from ``start`` that make up one answer; the last one also carries what has no place in time."""
-        self._plan_lap(lap)
+    def read(self, request: wire.Read) -> wire.Batch:
+        """The windows that make up one answer; the last one also carries what has no place in time."""
+        start, skip = request.position, frozenset(request.skip)
+        self._plan_lap(request.lap)
         self._ring.rewind()
         items: list[wire.Item] = []
         position, total = start, len(self._time)
@@ -227,7 +228,7 @@ class Recording:
                 self._record(window, position, of, index, t)
             except Exception as e:  # native errors come as several types; each record stands alone
                 self._chatter.complaints()  # these are its own, not the next record's
-                window.lose(of, t, one_line(str(e)))
+                window.lose(of, t, one_line(str(e) or repr(e)))
         self._pack(window)
         return sorted(window.items, key=lambda item: item.device_ns)
 
@@ -322,7 +323,7 @@ def _missing(streams: list[_Stream], rig: Rig) -> list[str]:
     have = {s.kind for s in streams if len(s.times)}
     notes = []
     if rig.stereo_pair is None:
-        notes.append("no forward SLAM camera pair with its calibration: distances can't be judged")
+        notes.append("no forward SLAM pair with its calibration: distances can't be judged")
     if rig.main_imu is None:
         notes.append("no IMU with its calibration: the floor can't be told from the wall by gravity")
     if lacking := [kind.value for kind in (Kind.GAZE, Kind.HANDS, Kind.POSE) if kind not in have]:

@@ -129,7 +129,11 @@ class Batch(msgspec.Struct, frozen=True, tag="batch"):
     position: int  # where to go on
 
 
-Answer = Opened | Failed | Batch
+class Fresh(msgspec.Struct, frozen=True, tag="fresh"):
+    """A ``Read`` came before any ``Open``: this child took the place of one that died while nobody asked."""
+
+
+Answer = Opened | Failed | Batch | Fresh
 
 encode = msgspec.msgpack.Encoder().encode
 _requests = msgspec.msgpack.Decoder(Request)
