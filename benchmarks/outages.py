@@ -27,8 +27,8 @@ from handrail.runtime.speech.phrases import Notice
 from handrail.streams.faults import Fault, FaultySource, What
 from handrail.streams.samples import Kind
 
-WALK = "world:{seed}?kind=free&seconds=20"
-WALKS = 8  # rendered once, used again with other outages
+WALK = "world:{seed}?kind=free&seconds=20&gen=2"
+FIRST_WALK, WALKS = 1000, 8  # rendered once, used again with other outages
 KINDS = (What.GAP, What.GAP, What.BLACK, What.SATURATED, What.FREEZE)
 EARCON_S, WORDS_S, BACK_S = 0.5, 1.5, 1.0
 LATENESS_S = 0.04  # a period and the buffer of the sound device
@@ -66,7 +66,7 @@ def outages_of(seed: int, length_s: float = 19.0) -> list[Fault]:
 def run_job(job: Job) -> Found:
     events: list[AnyEvent] = []
     faults = outages_of(job.seed)
-    tape = tape_of(WALK.format(seed=job.walk))
+    tape = tape_of(WALK.format(seed=FIRST_WALK + job.walk))
     replay(f"tape:{tape}", hooks=Hooks(on_event=events.append, wrap=lambda source: FaultySource(source, faults)))
     return judge(events, f"walk {job.walk}, outages {job.seed}")
 
@@ -117,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_outages(count: int, seed: int = 0, processes: int | None = None) -> Found:
     """Sessions of 20 s until ``count`` outages have been heard of or missed."""
     for walk in range(WALKS):
-        tape_of(WALK.format(seed=walk))
+        tape_of(WALK.format(seed=FIRST_WALK + walk))
     total, next_seed = Found(), seed
     while total.outages < count:
         batch = max(1, (count - total.outages) // 3)
