@@ -43,7 +43,7 @@
       if (o.confirmed) overlay.append(svg("polygon", { points, class: "halo" }));
       overlay.append(svg("polygon", { points, class: look(o) }));
       if (!o.confirmed) continue;
-      const x = Math.min(Math.max(o.mark[0], 52 * unit), width - 52 * unit);
+      const x = Math.min(Math.max(o.mark[0], 60 * unit), width - 60 * unit);
       let y = Math.min(Math.max(o.mark[1] - 9 * unit, 18 * unit), height - 8 * unit);
       while (labels.some((l) => Math.abs(l[0] - x) < 110 * unit && Math.abs(l[1] - y) < 17 * unit)) y += 17 * unit;
       labels.push([x, y]);
@@ -93,7 +93,7 @@
   function drawTable(f) {
     const rows = f.obstacles.map((o) => {
       const row = document.createElement("tr");
-      const cells = [o.what, o.band, `${metres(o)} ± ${o.distance_sd.toFixed(1)}`, o.side,
+      const cells = [o.what, `${o.band}, ${o.bottom.toFixed(1)} to ${o.top.toFixed(1)} m`, `${metres(o)} ± ${o.distance_sd.toFixed(1)}`, o.side,
         o.seen ? "in this frame" : `${o.age.toFixed(1)} s ago`, o.confirmed ? "yes" : "not yet"];
       for (const text of cells) {
         const cell = document.createElement("td");

@@ -52,6 +52,8 @@ def _obstacle(o: Obstacle, frame: Frame) -> dict[str, Any]:
         "what": name_of(o),
         "kind": "drop" if o.thing is Thing.DROP_OFF else "head" if o.band == "head" else "obstacle",
         "band": o.band.value,
+        "bottom": round(o.bottom_m, 2),
+        "top": round(o.top_m, 2),
         "distance": round(distance_m, 2),
         "bearing": round(bearing_deg, 1),
         "side": side_of(bearing_deg),
