@@ -136,6 +136,8 @@ class RecordedSource:
 
     async def samples(self) -> AsyncIterator[Sample]:
         """Every record once per lap, by arrival."""
+        self._ahead = self._ask(0, 0)
+        await asyncio.wait([self._ahead])  # time starts when the first samples are there, or they would all be late
         async for sample in paced(self._captured(), self.info.first_device_ns):
             yield sample
         detail = "the recording is over" if self._lost is None else "the recording can't be read any further"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import os
@@ -277,8 +278,12 @@ def test_laps_go_on_in_time_and_frame_number_and_each_seam_is_told() -> None:
 
 
 def _children() -> list[int]:
-    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [int(pid) for pid in found if b"handrail.streams.reader" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it may end at any moment
+            if b"handrail.streams.reader" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(int(pid))
+    return found
 
 
 @needs_recordings
