@@ -49,8 +49,11 @@ _CLASSES = {
 async def write_tape(path: Path, info: SourceInfo, plan: DecodePlan, captured: AsyncIterator[Sample]) -> int:
     """Keep samples, which must come in order of capture; returns how many. The file is whole or is not there.
 
-    Raises OutputError when it can't be written or the samples are out of order.
+    Raises OutputError when it can't be written, the samples are out of order, or the source is live: frames of people
+    who never asked to be filmed must not be kept before they are blurred, and there is no blurrer yet.
     """
+    if not info.recorded:
+        raise OutputError(f"{path.name}: {info.uri} is live; its frames can't be kept until they are blurred")
     partial = path.with_name(path.name + ".partial")
     try:
         with partial.open("wb") as file:

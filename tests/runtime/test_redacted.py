@@ -75,7 +75,6 @@ def test_no_other_module_of_the_running_part_encodes_images() -> None:
     assert found == {"redacted.py", "tape.py"}  # tapes hold frames that were on disk or drawn: the next test
 
 
-@pytest.mark.xfail(strict=True, reason="streams/tape.py keeps frames of any source; remove this mark once it refuses")
 def test_a_tape_of_live_frames_is_refused(tmp_path: Path) -> None:
     async def frames() -> AsyncIterator[Sample]:
         frame = ImageFrame(GREY, 16, 12, 1e-3, 1.0, 0)
