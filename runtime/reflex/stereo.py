@@ -26,6 +26,8 @@ U8 = NDArray[np.uint8]
 LOWEST_DISPARITY = -3
 BLOCK_PX = 5
 PATCH_PX = 11  # of the correlation check
+DETAIL_PX = 9  # what is smoother than this is shading
+LEAST_ENERGY = 1.0  # grey levels^4; below it is quantisation
 LEAST_CORRELATION = 0.5  # pure noise reaches 0.3 at the best disparity, printed or woven texture 0.7 and more
 LEAST_DISPARITY_PX = 0.4  # everything beyond 80 m is said to be at 80 m: far, not unknown
 BORDER_PX = 4  # of the lens circle: vignetting makes false edges there
@@ -134,24 +136,29 @@ class StereoMatcher:
         )
 
     def _correlation(self, left: U8, right: U8, disparity: F32) -> F32:
-        """Normalised cross-correlation [-1, 1] of each left patch with the right patch it was matched to."""
+        """Normalised cross-correlation [-1, 1] of each left patch with the right patch it was matched to.
+
+        Of detail only: shading without detail correlates with itself at every disparity, and was taken for a far wall.
+        """
         height, width = disparity.shape
         column = np.arange(width, dtype=np.float32)[None, :] - disparity
         row = np.repeat(np.arange(height, dtype=np.float32)[:, None], width, axis=1)
-        a = left.astype(np.float32)
-        b = cv2.remap(right, column, row, cv2.INTER_LINEAR).astype(np.float32)
-
-        def mean(x: F32) -> F32:
-            return np.asarray(cv2.boxFilter(x, -1, (PATCH_PX, PATCH_PX)), dtype=np.float32)
-
-        mean_a, mean_b = mean(a), mean(b)
-        variance = (mean(a * a) - mean_a * mean_a) * (mean(b * b) - mean_b * mean_b)
-        # a variance product below 1 grey level^4 is quantisation, not texture
-        correlation: F32 = (mean(a * b) - mean_a * mean_b) / np.sqrt(np.maximum(variance, 1.0))
-        return correlation
+        a = _detail(left)
+        b = np.asarray(cv2.remap(_detail(right), column, row, cv2.INTER_LINEAR), dtype=np.float32)
+        energy = _mean(a * a, PATCH_PX) * _mean(b * b, PATCH_PX)
+        return np.asarray(_mean(a * b, PATCH_PX) / np.sqrt(np.maximum(energy, LEAST_ENERGY)), dtype=np.float32)
 
     def _right_inside_at(self, disparity: F32, rows: slice) -> NDArray[np.bool_]:
         width = disparity.shape[1]
         column = np.arange(width, dtype=np.int64)[None, :] - np.rint(disparity).astype(np.int64)
         inside = np.take_along_axis(self._right_inside[rows], np.clip(column, 0, width - 1), axis=1)
         return np.asarray(inside & (column >= 0) & (column < width))
+
+
+def _mean(x: F32, size_px: int) -> F32:
+    return np.asarray(cv2.boxFilter(x, -1, (size_px, size_px)), dtype=np.float32)
+
+
+def _detail(image: U8) -> F32:
+    x = image.astype(np.float32)
+    return np.asarray(x - _mean(x, DETAIL_PX))
