@@ -103,12 +103,18 @@ def in_way(o: Obstacle, w: Wearer) -> Closing | None:
     return c if c is not None and c.along_m > 0 and c.across_m <= CORRIDOR_HALF_WIDTH_M else None
 
 
+def cautious_s(o: Obstacle, w: Wearer, c: Closing) -> float:
+    """Time to contact, early by a standard deviation of the distance and of the wearer's speed (a quarter at most)."""
+    along_m = c.along_m - min(o.distance_sd_m, 0.25 * c.along_m)
+    return along_m / (c.speed_msec + min(w.speed_sd_msec, 0.25 * c.speed_msec))
+
+
 def assess(o: Obstacle, w: Wearer, rules: Rules) -> Hazard | None:
     """The warning rule for one obstacle; None when it needn't be told (yet)."""
     c = in_way(o, w)
     if c is None:
         return None
-    contact_s = max(0.0, c.along_m - min(o.distance_sd_m, 0.25 * c.along_m)) / c.speed_msec
+    contact_s = cautious_s(o, w, c)
     near = contact_s <= rules.horizon_s
     soon = Priority.NOW if contact_s <= NOW_S else Priority.NEXT
     if o.thing is Thing.DROP_OFF:
@@ -204,8 +210,8 @@ def _refreshed(memory: Memory, scene: Scene, hazards: list[tuple[Obstacle, Hazar
         o = tracks.get(t.id)
         x_m, y_m = (t.x_m, t.y_m) if o is None else (o.x_m, o.y_m)
         held_ns = now if t.id in in_way else t.held_device_ns
-        out_m = (2 * STAIRS_GATE_M if t.thing is Thing.DROP_OFF else OUT_M) * _pace(w.speed_msec)
-        if now - held_ns <= FORGET_S * NS and math.hypot(x_m - w.x_m, y_m - w.y_m) <= out_m:
+        away_m = math.hypot(x_m - w.x_m, y_m - w.y_m)
+        if now - held_ns <= FORGET_S * NS and away_m <= OUT_M * _pace(w.speed_msec):
             told.append(msgspec.structs.replace(t, x_m=x_m, y_m=y_m, held_device_ns=held_ns))
     return msgspec.structs.replace(memory, told=tuple(told), held=tuple(held))
 

@@ -16,7 +16,7 @@ import msgspec
 from handrail.runtime import config
 from handrail.runtime.events import Priority
 from handrail.runtime.scene import Obstacle, Wearer
-from handrail.runtime.speech.alerts import PHRASE_END_S, SAME_PLACE_M, Alert, in_way
+from handrail.runtime.speech.alerts import PHRASE_END_S, SAME_PLACE_M, Alert, cautious_s, in_way
 from handrail.runtime.speech.utterance import MAX_AGE_NS, Frame, Moment, Say, Silence, Unspoken, Words
 
 MOST_WORDS = 5
@@ -60,7 +60,8 @@ _NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".s
 
 def speaking_s(text: str, rate_wpm: int) -> float:
     """About how long espeak-ng takes for a text of ours (measured at 175, 240 and 300 words a minute: within 20 %)."""
-    return (0.1 + 0.047 * len(text)) * 240 / rate_wpm
+    pauses = text.count(". ")
+    return (0.1 + 0.047 * len(text) + 0.12 * pauses) * 240 / rate_wpm
 
 
 def longest_s(rate_wpm: int) -> float:
@@ -82,7 +83,7 @@ def hazard_words(alert: Alert, wearer: config.Wearer) -> Words:
         c = in_way(o, w)
         if c is None:
             return Silence(Unspoken.INVALID)
-        text = hazard_text(o, w, alert.hazard.rule, wearer, c.along_m / c.speed_msec - PHRASE_END_S)
+        text = hazard_text(o, w, alert.hazard.rule, wearer, cautious_s(o, w, c) - PHRASE_END_S)
         frame = None if alert.hazard.rule == "drop_off" else Frame.of(w)
         return Say(text, frame, seen_ns, o.last_device_ns)
 

@@ -9,6 +9,7 @@ warning rules. Times are the running loop's in ns; events hold times since the s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from dataclasses import replace
 from handrail.device.phrase_cache import PhraseCache
 from handrail.device.sound import Playback, Sound, Speaker, Voice
 from handrail.runtime.events import Event, Fault, Priority, Queued, Spoken, Unsaid
-from handrail.runtime.speech.phrases import NOTICE_PRIORITY, READY, Notice
+from handrail.runtime.speech.phrases import NOTICE_PRIORITY, READY, SHORTEST, Notice
 from handrail.runtime.speech.queue import QueueStatistics, SpeechQueue
 from handrail.runtime.speech.sounds import Sounds
 from handrail.runtime.speech.utterance import Moment, Say, Silence, Unspoken, Utterance, Words, clauses, fixed
@@ -24,6 +25,7 @@ from handrail.streams.clock import NS_PER_S, now_ns
 from handrail.streams.errors import DeviceError
 
 NOTICE_TTL_S = 5.0
+VOICE_AGAIN_S = 5.0  # between trials of a voice that failed
 LEAD_S = 1.0  # words wait for the end of their earcon, but no longer than this
 
 
@@ -57,7 +59,8 @@ class Player:
         moment: Callable[[int], Moment],
         dropped: Callable[[Utterance, Unspoken], None],
     ) -> None:
-        self._voice = PhraseCache(_Timed(voice, render_ms))
+        self._engine = _Timed(voice, render_ms)
+        self._voice = PhraseCache(self._engine)
         self._sounds = Sounds(speaker, emit, start_ns)
         self._rate_wpm = rate_wpm
         self._emit = emit
@@ -258,16 +261,14 @@ class Player:
     async def _rendered(self, u: Utterance, say: Say) -> tuple[str, Sound | None]:
         """The next clause and its sound; the fallback, or no sound, when the voice fails."""
         text = _parts(u, say)[u.said_clauses]
-        try:
-            sound = await self._voice.render(text, self._rate_wpm)
-        except DeviceError as e:
-            self._voice_failed(e)
-            if u.fallback is None or u.fallback not in self._ready:
-                return text, None
-            return u.fallback, await self._voice.render(u.fallback, self._rate_wpm)
-        if text not in self._ready:
-            self._voice_lost = False
-        return text, sound
+        if not self._voice_lost or text in self._ready:
+            try:
+                return text, await self._voice.render(text, self._rate_wpm)
+            except DeviceError as e:
+                self._voice_failed(e)
+        if u.fallback is None or u.fallback not in self._ready:
+            return text, None
+        return u.fallback, await self._voice.render(u.fallback, self._rate_wpm)
 
     def _enqueue(self, u: Utterance) -> None:
         moment = self.moment()
@@ -302,10 +303,22 @@ class Player:
         self._dropped(u, reason)
 
     def _voice_failed(self, e: DeviceError) -> None:
-        if not self._voice_lost:
-            self._voice_lost = True
-            self._emit(Fault(self._t_ns(), "voice", str(e)))
-            self.notice(Notice.VOICE_LOST)
+        if self._voice_lost:
+            return
+        self._voice_lost = True
+        self._emit(Fault(self._t_ns(), "voice", str(e)))
+        self.notice(Notice.VOICE_LOST)
+        if self._group is not None:
+            self._group.create_task(self._try_voice_again(), name="voice")
+
+    async def _try_voice_again(self) -> None:
+        """Aside, since a hung engine takes its time to say so: meanwhile no words wait for it."""
+        while self._voice_lost:
+            await asyncio.sleep(VOICE_AGAIN_S)
+            with contextlib.suppress(DeviceError):
+                await self._engine.render(SHORTEST["contact"], self._rate_wpm)
+                self._voice_lost = False
+        await self._render_beforehand()
 
     def _note_idle(self) -> None:
         if self.quiet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import NS_PER_S, look, mirrored, mirrored_wearer, thing, walker
@@ -84,6 +85,16 @@ def test_the_stairs_gate_holds_for_a_slow_walker_who_is_seconds_away() -> None:
     steps = thing(1.45, thing=Thing.DROP_OFF, distance_sd_m=0.0)
     assert assess(steps, slow, Rules(1.0)) is not None
     assert assess(thing(2.5, thing=Thing.DROP_OFF, distance_sd_m=0.0), slow, Rules(1.0)) is None
+
+
+@pytest.mark.parametrize("speed_msec", [0.4, 0.8, 1.3, 2.0])
+def test_a_drop_off_is_told_once_at_any_pace(speed_msec: float) -> None:
+    alerts = walk(
+        lambda t: [thing(6.0, thing=Thing.DROP_OFF, seen_ns=at(t))], 5.9 / speed_msec,
+        lambda t: walker(speed_msec * t, speed_msec=speed_msec),
+    )  # fmt: skip
+    assert [a.words for _, a in alerts].count(True) == 1
+    assert all(a.hazard.contact_s <= 2.0 for _, a in alerts[1:])
 
 
 def test_a_new_track_at_the_same_place_is_the_same_thing() -> None:

@@ -139,7 +139,7 @@ def words_at(o: Obstacle, now: Obstacle | None, t_s: float, w: Wearer | None = N
 
 def test_distance_and_direction_are_those_of_the_moment_of_speaking() -> None:
     seen = int(0.9 * NS_PER_S)
-    match words_at(thing(4.0), thing(2.55, seen_ns=seen), 1.0, w=walker(speed_msec=1.0)):  # 0.1 m nearer by now
+    match words_at(thing(4.0), thing(2.55, seen_ns=seen), 1.0, w=walker(speed_msec=0.8)):  # 0.08 m nearer by now
         case Say(text, frame, captured_ns, device_ns):
             assert text == "Obstacle, two metres." and frame is not None
             assert (captured_ns, device_ns) == (seen, seen)
