@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from handrail.streams.cameras import Rig
 from handrail.streams.clock import now_ns, standing_still
@@ -29,24 +28,8 @@ from handrail.streams.mps import MpsOutput, batches, cut, find_mps, read_mps
 from handrail.streams.pacing import paced
 from handrail.streams.reader import wire
 from handrail.streams.reader.process import Reader, Reading
-from handrail.streams.samples import (
-    F64,
-    AudioBlock,
-    BaroBatch,
-    Gaze,
-    Hand,
-    Hands,
-    ImageFrame,
-    ImuBatch,
-    Kind,
-    MagBatch,
-    Notice,
-    Other,
-    Payload,
-    PoseBatch,
-    Sample,
-    Stream,
-)  # fmt: skip
+from handrail.streams.reader.unpack import payload_of, shifted
+from handrail.streams.samples import Kind, Notice, Sample, Stream
 from handrail.streams.source import DecodePlan, Source, SourceInfo
 
 OPTIONS = ("loop", "mps", "non_causal")
@@ -155,12 +138,12 @@ class RecordedSource:
             waiting = next(beside, None)
             async for sample in self._lap(lap):
                 while waiting is not None and waiting.device_ns + shift_ns <= sample.device_ns:
-                    yield _shifted(waiting, shift_ns)
+                    yield shifted(waiting, shift_ns)
                     waiting = next(beside, None)
                 self._last_ns = max(self._last_ns, sample.device_ns)
                 yield sample
             while waiting is not None and self._lost is None:
-                yield _shifted(waiting, shift_ns)
+                yield shifted(waiting, shift_ns)
                 waiting = next(beside, None)
             if self._lost is not None:
                 return
@@ -170,9 +153,11 @@ class RecordedSource:
         position, total = 0, self._opened.records
         try:
             while position < total:
-                reading = await (self._ahead or self._ask(position, lap))
+                assert self._ahead is not None
+                reading = await self._ahead
                 position = reading.position
-                self._ahead = self._ask(position, lap) if position < total else None
+                following = (position, lap) if position < total else (0, lap + 1)
+                self._ahead = self._ask(*following) if following[1] < self._laps else None
                 for sample in self._converted(reading, lap):
                     yield sample
         except HandrailError as e:
@@ -203,53 +188,12 @@ class RecordedSource:
                 yield Sample(NOTICES, item.device_ns + shift_ns, 0, Notice("fault", detail))
                 continue
             number = lap * self._opened.frames[item.stream]
-            payload = _payload(item, stream.kind, reading.pixels.get(i), number)
-            yield _shifted(Sample(stream, item.device_ns, 0, payload), shift_ns)
+            payload = payload_of(item, stream.kind, reading.pixels.get(i), number)
+            yield shifted(Sample(stream, item.device_ns, 0, payload), shift_ns)
 
     def _notice(self, what: Literal["seam", "fault", "end"], detail: str) -> Sample:
         detail = detail.replace(str(self._path), self._path.name)  # native code names the file; logs hold no folders
         return Sample(NOTICES, self._last_ns, 0, Notice(what, detail))
-
-
-def _payload(item: wire.Item, kind: Kind, pixels: NDArray[np.uint8] | None, first_number: int) -> Payload:
-    match item:
-        case wire.Frame():
-            return ImageFrame(pixels, item.width, item.height, item.exposure_s, item.gain, first_number + item.number)
-        case wire.Audio():
-            pcm = np.frombuffer(item.pcm, dtype="<i4")
-            if item.channels <= 0 or len(pcm) % item.channels:
-                raise SourceError(f"the Aria reader sent {len(pcm)} audio values for {item.channels} channels")
-            return AudioBlock(pcm.reshape(-1, item.channels), item.rate_hz, item.first_ns)
-        case wire.Readings() if kind in wire.WIDTH:
-            return _numbers(item, kind)
-        case wire.Counted():
-            return Other(item.count)
-    raise SourceError(f"the Aria reader sent {type(item).__name__} for a stream of kind {kind}")
-
-
-def _numbers(item: wire.Readings, kind: Kind) -> Payload:
-    t, v = wire.unpack_readings(item, wire.WIDTH[kind])
-    match kind:
-        case Kind.IMU:
-            return ImuBatch(t, v[:, :3], v[:, 3:])
-        case Kind.MAG:
-            return MagBatch(t, v)
-        case Kind.BARO:
-            return BaroBatch(t, v[:, 0], v[:, 1])
-        case Kind.POSE:
-            return PoseBatch(t, v[:, :3], v[:, 3:7], v[:, 7:10], v[:, 10:13], v[-1, 13:16], v[:, 16], causal=True)
-        case Kind.GAZE:
-            yaw, pitch, depth = v[-1].tolist()
-            return Gaze(yaw, pitch, depth if depth > 0 else None, yaw, yaw, pitch, pitch)
-        case _:
-            return Hands(_hand(v[-1, :73]), _hand(v[-1, 73:]))
-
-
-def _hand(v: F64) -> Hand | None:
-    if np.isnan(v[0]):
-        return None
-    normal = None if np.isnan(v[7]) else v[7:10]
-    return Hand(float(v[0]), v[10:73].reshape(21, 3), v[1:4], v[4:7], normal)
 
 
 def _within(mps: MpsOutput, first_ns: int, last_ns: int) -> tuple[MpsOutput, tuple[str, ...]]:
@@ -280,15 +224,3 @@ def _mps_samples(mps: MpsOutput) -> Iterator[Sample]:
     samples += [Sample(gaze, t, 0, g) for t, g in mps.gaze]
     samples += [Sample(hands, t, 0, h) for t, h in mps.hands]
     return iter(sorted(samples, key=lambda s: s.device_ns))
-
-
-def _shifted(sample: Sample, shift_ns: int) -> Sample:
-    """The same sample that much later in device time."""
-    payload = sample.payload
-    if shift_ns:
-        match payload:
-            case ImuBatch() | MagBatch() | BaroBatch() | PoseBatch():
-                payload = replace(payload, device_ns=payload.device_ns + shift_ns)
-            case AudioBlock():
-                payload = replace(payload, first_device_ns=payload.first_device_ns + shift_ns)
-    return replace(sample, device_ns=sample.device_ns + shift_ns, payload=payload)

@@ -1,4 +1,4 @@
-"""A Project Aria recording in order of device time. Runs in the reader child: the one module that calls the native
+"""A Project Aria recording in order of device time. Runs in the reader child: the one module that opens the native
 reader (``projectaria_tools``), which may die under any line of it.
 
 Every record of every stream is accounted for: read, counted (``Kind.OTHER`` and frames outside the plan are never
@@ -16,21 +16,22 @@ from typing import Any
 
 import numpy as np
 from projectaria_tools.core import data_provider
-from projectaria_tools.core.sensor_data import TimeDomain, TrackingQuality, VioStatus
+from projectaria_tools.core.sensor_data import TimeDomain
 
 from handrail.streams.cameras import Rig
 from handrail.streams.errors import SourceError
 from handrail.streams.reader import wire
 from handrail.streams.reader.calibration import rig_from
 from handrail.streams.reader.chatter import Chatter, one_line
+from handrail.streams.reader.order import in_order, lap_shift_ns
 from handrail.streams.reader.plan import planned_frames
-from handrail.streams.samples import F64, I64, Kind
+from handrail.streams.reader.readings import audio_block, believable, reading_of
+from handrail.streams.samples import I64, Kind
 from handrail.streams.source import DecodePlan
 
 WINDOW_NS = 10_000_000  # packed readings span at most this
 ANSWER_NS = 200_000_000  # one answer covers about this: one RGB frame (150 ms) does not hold up the stereo pairs
 WINDOW_RECORDS = 4096  # damaged times may pile up in one window
-PLAUSIBLE_GAP_NS = 60_000_000_000
 
 _CAMERAS = {214: Kind.RGB, 1201: Kind.SLAM, 211: Kind.EYE}  # by the number before the dash of a VRS stream id
 _SENSORS = {
@@ -38,16 +39,6 @@ _SENSORS = {
     "HAND_POSE": Kind.HANDS, "VIO": Kind.POSE, "VIO_HIGH_FREQ": Kind.POSE,
 }  # fmt: skip
 
-# No sensor of the glasses reaches these: a value beyond is damage, and must not tilt the wearer's floor.
-_LIMIT: dict[Kind, F64] = {
-    Kind.IMU: np.array([500.0] * 3 + [100.0] * 3),
-    Kind.MAG: np.full(3, 0.05),
-    Kind.BARO: np.array([200_000.0, 200.0]),
-    Kind.POSE: np.array([1e6] * 3 + [1.01] * 4 + [50.0] * 3 + [100.0] * 3 + [20.0] * 3 + [1.0]),
-    Kind.GAZE: np.array([math.pi, math.pi, 1e3]),
-    Kind.HANDS: np.full(wire.WIDTH[Kind.HANDS], 5.0),
-}
-_MAY_BE_NAN = {Kind.GAZE, Kind.HANDS}
 _ONE_BY_ONE = {Kind.GAZE, Kind.HANDS}  # never packed: each is a sample of its own
 
 
@@ -86,10 +77,14 @@ class Recording:
         self._provider = provider
         self._notes: list[str] = []
         self._streams = self._find_streams()
-        self._order()
+        self._order = in_order([s.times for s in self._streams])
+        self._time, self._of, self._index = self._order.time, self._order.stream, self._order.index
         if not len(self._time):
             raise SourceError("no stream in it has a record with a device time")
+        self._unplaced = self._place()
         self._open_calibration()
+        pair = self._rig.stereo_pair or ()
+        self._loop_ns = lap_shift_ns(self._order, [i for i, s in enumerate(self._streams) if s.label in pair])
         self._plan, self._lap, self._decoded_ns = plan, -1, dict[str, int]()
         self._plan_lap(0)
         self._damage = list(dict.fromkeys(chatter.complaints()))[:5]
@@ -99,7 +94,7 @@ class Recording:
         return wire.Opened(
             streams=tuple(wire.StreamInfo(s.label, s.kind) for s in self._streams),
             rig=self._rig.to_json(), records=len(self._time), first_ns=first, last_ns=last,
-            loop_ns=self._loop_ns(), frames=tuple(len(s.times) for s in self._streams), notes=tuple(self._notes),
+            loop_ns=self._loop_ns, frames=tuple(len(s.times) for s in self._streams), notes=tuple(self._notes),
             damage=tuple(self._damage),
         )  # fmt: skip
 
@@ -121,7 +116,7 @@ class Recording:
         number = int(str(stream_id).split("-")[0])
         kind = _CAMERAS.get(number, Kind.OTHER) if sensor == "IMAGE" else _SENSORS.get(sensor, Kind.OTHER)
         times = np.array(p.get_timestamps_ns(stream_id, TimeDomain.DEVICE_TIME), dtype=np.int64)
-        stream = _Stream(stream_id, label, kind, times, _reading(p, stream_id, sensor))
+        stream = _Stream(stream_id, label, kind, times, reading_of(p, stream_id, sensor))
         if sensor == "IMAGE":
             c = p.get_image_configuration(stream_id)
             stream.size = (int(c.image_width), int(c.image_height))
@@ -130,27 +125,16 @@ class Recording:
             stream.audio = (float(a.sample_rate), int(a.num_channels))
         return stream
 
-    def _order(self) -> None:
-        """All records that have a place in time, in order of it: ``_time``, ``_of`` (stream), ``_index`` [records]."""
-        times = np.concatenate([s.times for s in self._streams]) if self._streams else np.zeros(0, dtype=np.int64)
-        of = np.repeat(np.arange(len(self._streams)), [len(s.times) for s in self._streams])
-        index = np.concatenate([np.arange(len(s.times)) for s in self._streams]) if self._streams else of
-        placed = _plausible(times)
-        self._unplaced: list[wire.Counted] = []
-        last = int(times[placed].max()) if placed.any() else 0
-        for i, stream in enumerate(self._streams):
-            missing = int(np.count_nonzero(~placed[of == i]))
-            if not missing:
-                continue
-            counted = stream.kind is Kind.OTHER
-            self._notes.append(
-                f"{stream.label}: {missing} of {len(stream.times)} records have no usable device time: "
-                + ("counted at the end" if counted else "left out")
-            )
-            if counted:
-                self._unplaced.append(wire.Counted(i, last, missing))
-        order = np.lexsort((index[placed], of[placed], times[placed]))
-        self._time, self._of, self._index = times[placed][order], of[placed][order], index[placed][order]
+    def _place(self) -> list[wire.Counted]:
+        """Note what has no place in time; what of it is counted at the end."""
+        counts: list[wire.Counted] = []
+        for i, (stream, missing) in enumerate(zip(self._streams, self._order.unplaced, strict=True)):
+            if missing:
+                counted = stream.kind is Kind.OTHER
+                what = "counted at the end" if counted else "left out"
+                self._notes.append(f"{stream.label}: {missing} records have no usable device time: {what}")
+                counts += [wire.Counted(i, int(self._order.time[-1]), missing)] if counted else []
+        return counts
 
     def _open_calibration(self) -> None:
         version = self._provider.get_device_version().name
@@ -166,6 +150,8 @@ class Recording:
 
     def _plan_lap(self, lap: int) -> None:
         """Choose the frames to decode in that lap: the rates of the plan hold across the seams too."""
+        if lap == self._lap:
+            return
         at = {s.label: np.flatnonzero(self._of == i) for i, s in enumerate(self._streams) if s.size is not None}
         kinds = {s.label: s.kind for s in self._streams}
         times = {label: self._time[positions] for label, positions in at.items()}
@@ -173,23 +159,13 @@ class Recording:
             self._lap, self._decoded_ns = -1, {}
         while self._lap < lap:
             self._lap += 1
-            self._decoded_ns = {label: t - self._loop_ns() for label, t in self._decoded_ns.items()}
+            self._decoded_ns = {label: t - self._loop_ns for label, t in self._decoded_ns.items()}
             masks = planned_frames(self._plan, kinds, times, self._rig.stereo_pair, self._decoded_ns)
             self._planned = np.zeros(len(self._time), dtype=bool)
             for label, mask in masks.items():
                 self._planned[at[label][mask]] = True
                 if mask.any():
                     self._decoded_ns[label] = int(times[label][mask][-1])
-
-    def _loop_ns(self) -> int:
-        """Laps don't overlap, and the slower of the stereo pair's and the recording's own rhythm goes on."""
-        spans = [int(self._time[-1] - self._time[0]) + 1_250_000]
-        for label in self._rig.stereo_pair or ():
-            times = next((s.times for s in self._streams if s.label == label), np.zeros(0, dtype=np.int64))
-            times = times[_plausible(times)]
-            if len(times) > 1:
-                spans.append(int(times[-1] - times[0] + np.median(np.diff(times))))
-        return max(spans)
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -243,10 +219,14 @@ class Recording:
             rows.append(row)
         elif stream.kind is Kind.AUDIO:
             data, record = self._native(position, self._provider.get_audio_data_by_index, stream.id, index)
-            window.items.append(_audio(of, t, stream.audio, data, record))
+            rate_hz, channels = stream.audio
+            first, pcm = audio_block(data, record, channels)
+            if not 0 <= t - first < 10**9:
+                raise SourceError(f"an audio block that spans {(t - first) / 1e9:.3g} s")
+            window.items.append(wire.Audio(of, t, first, rate_hz, channels, pcm))
         elif self._planned[position]:
-            image, record = self._native(position, self._provider.get_image_data_by_index, stream.id, index)
-            window.items.append(self._frame(of, index, t, image, record))
+            pixels, record = self._native(position, self._decoded, stream.id, index)
+            window.items.append(self._frame(of, index, t, pixels, record))
         elif stream.size is not None:
             window.items.append(wire.Frame(of, t, *stream.size, index, math.nan, math.nan, None))
         else:
@@ -261,13 +241,16 @@ class Recording:
             raise SourceError(complaints[-1])
         return result
 
-    def _frame(self, of: int, index: int, t: int, image: Any, record: Any) -> wire.Frame:
-        stream = self._streams[of]
-        assert stream.size is not None
-        width, height = stream.size
+    def _decoded(self, stream_id: Any, index: int) -> tuple[Any, Any]:
+        image, record = self._provider.get_image_data_by_index(stream_id, index)
         if not image.is_valid():
             raise SourceError("its image can't be decoded")
-        pixels = np.ascontiguousarray(image.to_numpy_array())
+        return np.ascontiguousarray(image.to_numpy_array()), record
+
+    def _frame(self, of: int, index: int, t: int, pixels: Any, record: Any) -> wire.Frame:
+        size = self._streams[of].size
+        assert size is not None
+        width, height = size
         if pixels.dtype != np.uint8 or pixels.shape[:2] != (height, width) or pixels.ndim not in (2, 3):
             raise SourceError(f"expected {width}x{height} pixels of 8 bit, got {pixels.shape} of {pixels.dtype}")
         slot = self._ring.put(pixels)
@@ -280,42 +263,16 @@ class Recording:
         for of, (times, values) in window.rows.items():
             kind = self._streams[of].kind
             t, v = np.array(times, dtype="<i8"), np.array(values, dtype="<f8").reshape(len(times), wire.WIDTH[kind])
-            bad = np.any(np.abs(v) > _LIMIT[kind], axis=1)
-            if kind not in _MAY_BE_NAN:
-                bad |= np.isnan(v[:, 0] if kind is Kind.BARO else v.sum(axis=1))
-            if bad.any():
-                window.lose(of, int(t[bad][-1]), "values no sensor gives", int(bad.sum()))
-            t, v = t[~bad], v[~bad]
+            good = believable(kind, v)
+            if not good.all():
+                window.lose(of, int(t[~good][-1]), "values no sensor gives", int(np.count_nonzero(~good)))
+            t, v = t[good], v[good]
             step = 1 if kind in _ONE_BY_ONE else max(len(t), 1)
             for i in range(0, len(t), step):
                 part = slice(i, i + step)
                 window.items.append(wire.Readings(of, int(t[part][-1]), t[part].tobytes(), v[part].tobytes()))
         window.items += [wire.Counted(of, t, n) for of, (n, t) in window.counted.items()]
         window.items += [wire.Lost(of, t, n, cause) for of, (n, t, cause) in window.lost.items()]
-
-
-def _audio(of: int, t: int, rate_and_channels: tuple[float, int], data: Any, record: Any) -> wire.Audio:
-    rate_hz, channels = rate_and_channels
-    raw = np.array(data.data, dtype=np.int64)
-    first = int(record.capture_timestamps_ns[0])
-    if channels <= 0 or not len(raw) or len(raw) % channels or not 0 <= t - first < 10**9:
-        raise SourceError(f"{len(raw)} values of {channels} channels over {t - first} ns are no audio block")
-    # 16-bit recordings (Gen 2) and 32-bit ones (Gen 1) come out on one scale.
-    full = max(int(data.max_amplitude), 1).bit_length()
-    pcm = np.clip(raw << max(31 - full, 0), -(2**31), 2**31 - 1).astype("<i4")
-    return wire.Audio(of, t, first, rate_hz, channels, pcm.tobytes())
-
-
-def _plausible(times: I64) -> Any:
-    """Which times [N] lie with most of the others: the fullest run without a gap of a minute. -1 is missing."""
-    ok = times >= 0
-    if not ok.any():
-        return ok
-    ordered = np.sort(times[ok])
-    edges = np.flatnonzero(np.diff(ordered) > PLAUSIBLE_GAP_NS) + 1
-    runs = np.split(ordered, edges)
-    run = max(runs, key=len)
-    return ok & (times >= run[0]) & (times <= run[-1])
 
 
 def _missing(streams: list[_Stream], rig: Rig) -> list[str]:
@@ -329,78 +286,3 @@ def _missing(streams: list[_Stream], rig: Rig) -> list[str]:
     if lacking := [kind.value for kind in (Kind.GAZE, Kind.HANDS, Kind.POSE) if kind not in have]:
         notes.append(f"no {', '.join(lacking)} in the recording (Gen 1 has none; MPS output beside it may)")
     return notes
-
-
-# ---- one packed reading per native record --------------------------------------------------------------------------
-
-
-def _reading(provider: Any, stream_id: Any, sensor: str) -> Callable[[int], list[float]] | None:
-    match sensor:
-        case "IMU":
-            return lambda i: _imu(provider.get_imu_data_by_index(stream_id, i))
-        case "MAGNETOMETER":
-            return lambda i: list(provider.get_magnetometer_data_by_index(stream_id, i).mag_tesla)
-        case "BAROMETER":
-            return lambda i: _baro(provider.get_barometer_data_by_index(stream_id, i))
-        case "EYE_GAZE":
-            return lambda i: _gaze(provider.get_eye_gaze_data_by_index(stream_id, i))
-        case "HAND_POSE":
-            return lambda i: _hands(provider.get_hand_pose_data_by_index(stream_id, i))
-        case "VIO":
-            return lambda i: _vio(provider.get_vio_data_by_index(stream_id, i))
-        case "VIO_HIGH_FREQ":
-            return lambda i: _vio_high_frequency(provider.get_vio_high_freq_data_by_index(stream_id, i))
-    return None
-
-
-def _imu(d: Any) -> list[float]:
-    if not (d.accel_valid and d.gyro_valid):
-        raise SourceError("flagged as invalid by the recording")
-    return [*d.accel_msec2, *d.gyro_radsec]
-
-
-def _baro(d: Any) -> list[float]:
-    return [d.pressure, d.temperature]
-
-
-def _gaze(d: Any) -> list[float]:
-    if not d.combined_gaze_valid:
-        return [math.nan, math.nan, math.nan]
-    return [d.yaw, d.pitch, d.depth if d.spatial_gaze_point_valid and d.depth > 0 else math.nan]
-
-
-def _hands(d: Any) -> list[float]:
-    return [*_hand(d.left_hand), *_hand(d.right_hand)]
-
-
-def _hand(side: Any) -> list[float]:
-    if side is None or not side.confidence >= 0:
-        return [math.nan] * 73
-    normals = side.wrist_and_palm_normal_device
-    normal = [math.nan] * 3 if normals is None else normals.palm_normal_device
-    landmarks = [v for point in side.landmark_positions_device for v in point]
-    return [side.confidence, *side.get_wrist_position_device(), *side.get_palm_position_device(), *normal, *landmarks]
-
-
-def _vio(d: Any) -> list[float]:
-    """The body is the IMU there; poses and velocities are moved to the device origin."""
-    imu_device = d.transform_bodyimu_device.to_matrix()
-    odometry_imu = d.transform_odometry_bodyimu.to_matrix()
-    spin_imu = np.asarray(d.angular_velocity_in_bodyimu, dtype=np.float64).reshape(3)
-    velocity = np.asarray(d.linear_velocity_in_odometry, dtype=np.float64).reshape(3)
-    velocity = velocity + odometry_imu[:3, :3] @ np.cross(spin_imu, imu_device[:3, 3])
-    spin = imu_device[:3, :3].T @ spin_imu
-    gravity = np.asarray(d.gravity_in_odometry).reshape(3)
-    good = d.status == VioStatus.VALID and d.pose_quality == TrackingQuality.GOOD
-    return [*_pose(d.transform_odometry_bodyimu @ d.transform_bodyimu_device), *velocity, *spin, *gravity, float(good)]
-
-
-def _vio_high_frequency(d: Any) -> list[float]:
-    velocity, spin, gravity = d.device_linear_velocity_odometry, d.angular_velocity_device, d.gravity_odometry
-    quality = min(max(float(d.quality_score), 0.0), 1.0)
-    return [*_pose(d.transform_odometry_device), *velocity, *spin, *gravity, quality]
-
-
-def _pose(transform: Any) -> list[float]:
-    w, x, y, z, px, py, pz = transform.to_quat_and_translation().reshape(7)
-    return [px, py, pz, x, y, z, w]

@@ -19,7 +19,7 @@ from handrail.streams.errors import SourceError
 from handrail.streams.samples import F64, I64, Kind
 from handrail.streams.source import DecodePlan
 
-# Values per reading of each packed kind, in the order of ``recorded._payload``.
+# Values per reading of each packed kind, as ``readings`` writes and ``unpack`` reads them.
 WIDTH: dict[Kind, int] = {
     Kind.IMU: 6,  # accel xyz (m/s^2), gyro xyz (rad/s)
     Kind.MAG: 3,  # tesla

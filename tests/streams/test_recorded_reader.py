@@ -19,6 +19,7 @@ from handrail.streams.clock import run_virtual
 from handrail.streams.errors import SourceError
 from handrail.streams.reader import process, wire
 from handrail.streams.reader.chatter import Chatter, one_line
+from handrail.streams.reader.order import in_order, lap_shift_ns
 from handrail.streams.reader.plan import planned_frames, thinned
 from handrail.streams.samples import Kind, Notice
 from handrail.streams.source import DecodePlan, open_source
@@ -138,6 +139,41 @@ def test_packed_numbers_are_rows_or_one_error(times: bytes, values: bytes, width
         assert len(times) % 8 or not times or len(values) != len(times) * width
     else:
         assert v.shape == (len(t), width) and t.tobytes() == times and v.tobytes() == values
+
+
+# ---- the order of time -----------------------------------------------------------------------------------------------
+
+any_time = st.integers(-1, 10**11) | st.sampled_from([-1, 2**62, 2**40])
+written_times = st.lists(st.lists(any_time, max_size=30).map(lambda t: np.array(t, np.int64)), max_size=5)
+
+
+@given(written_times)
+@settings(max_examples=300, deadline=None)
+def test_every_record_has_one_place_in_time_or_is_counted_as_having_none(times: list[Any]) -> None:
+    order = in_order(times)
+    assert np.all(np.diff(order.time) >= 0)
+    assert len(order.time) + sum(order.unplaced) == sum(map(len, times))
+    seen = list(zip(order.stream.tolist(), order.index.tolist(), strict=True))
+    assert len(set(seen)) == len(seen)
+    assert all(times[stream][index] == t for t, (stream, index) in zip(order.time.tolist(), seen, strict=True))
+    assert not len(order.time) or (order.time[0] >= 0 and np.diff(order.time).max(initial=0) <= 60_000_000_000)
+
+
+def test_one_flipped_bit_in_a_time_does_not_make_the_wearer_wait_for_years() -> None:
+    times = np.arange(100, dtype=np.int64) * 10_000_000 + 7 * 10**12
+    times[40] ^= 1 << 60
+    times[50] = -1
+    times[60], times[61] = times[61], times[60]  # written out of order
+    order = in_order([times])
+    assert order.unplaced == (2,) and order.time[-1] - order.time[0] == 990_000_000
+    assert order.index.tolist()[58:60] == [61, 60]
+
+
+def test_laps_do_not_overlap_and_the_pair_keeps_its_rhythm() -> None:
+    camera, imu = np.arange(9, dtype=np.int64) * 33_000_000, np.arange(230, dtype=np.int64) * 1_250_000
+    assert lap_shift_ns(in_order([camera, imu]), [0]) == 9 * 33_000_000
+    assert lap_shift_ns(in_order([camera, np.arange(400, dtype=np.int64) * 1_250_000]), [0]) == 400 * 1_250_000
+    assert lap_shift_ns(in_order([np.array([5], np.int64)]), [0]) == 1_250_000
 
 
 # ---- the plan --------------------------------------------------------------------------------------------------------
