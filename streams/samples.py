@@ -78,7 +78,7 @@ class BaroBatch:
 class AudioBlock:
     """``Sample.device_ns`` is the time of the block's last sample."""
 
-    pcm: NDArray[np.int32]  # [N, C]
+    pcm: NDArray[np.int32]  # [N, C], full scale is 2^31 whatever the microphone's bits
     rate_hz: float
     first_device_ns: int
 
