@@ -4,8 +4,8 @@
         async for sample in source.samples():
             ...
 
-URIs: ``vrs:PATH[?loop=N][&non_causal=1][&mps=DIR]`` a recording, ``world:SEED[?gen=1|2][&seconds=S][&...]`` the simulated world,
-``tape:PATH`` what another source delivered.
+URIs: ``vrs:PATH[?loop=N][&non_causal=1][&mps=DIR]`` a recording, ``tape:PATH`` what another source delivered,
+``world:SEED[?gen=1|2][&seconds=S][&...]`` the simulated world.
 Samples come in order of arrival (``host_ns``), paced on the running loop's clock: at capture plus the stream's delay.
 """
 
