@@ -31,14 +31,17 @@ SLOWED = 0.8  # of the speed when told: the wearer has understood
 SAME_PLACE_M = 0.7  # a new track this near to a told one is the same thing (a desk comes in pieces)
 HELD_GAP_S = 0.35  # the rule "has held since" survives a gap of so long: three frames
 USUAL_MSEC = 1.3
-ASSUMED_MSEC = 1.0  # where the wearer's motion isn't known ("imu": orientation only), a slow walk is assumed
+ASSUMED_MSEC = 1.0  # where the wearer's motion isn't known (orientation only), a slow walk is assumed
+MEASURED_MOTION = ("vio", "stereo")
+UNKNOWN_FOR_S = 1.0  # after so long without: odometry takes a few frames to begin
 MOST_TOLD = 64
 NS = 1e9
 
 
 class Rules(msgspec.Struct, frozen=True):
     horizon_s: float  # warn when contact is nearer than this: reaction, earcon and phrase must fit
-    unseen_s: float = 0.9  # an obstacle unseen for longer (in device time, before this scene) is not warned of
+    approach_s: float  # the same for what comes nearer by itself: its phrase is longer
+    unseen_s: float = 0.9  # an obstacle unseen for longer than this before the scene is not warned of
 
 
 def horizon_s(phrase_s: float, latency_s: float = 0.2, earcon_s: float = 0.25) -> float:
@@ -89,6 +92,7 @@ class Memory(msgspec.Struct, frozen=True):
     told: tuple[Told, ...] = ()
     held: tuple[Held, ...] = ()  # every obstacle for which the rule holds, also unconfirmed ones
     earcon_device_ns: int | None = None  # the last
+    unknown_device_ns: int | None = None  # since when the wearer's motion isn't known
 
     def unsaid(self, obstacle_id: int) -> Memory:
         """Its words went unsaid: it may be told again."""
@@ -99,7 +103,7 @@ class Memory(msgspec.Struct, frozen=True):
 
 def in_way(o: Obstacle, w: Wearer) -> Closing | None:
     """How it comes nearer, when going on as now brings it within the corridor; else None."""
-    c = closing(o, _assumed_walking(w))
+    c = closing(o, w)
     return c if c is not None and c.along_m > 0 and c.across_m <= CORRIDOR_HALF_WIDTH_M else None
 
 
@@ -115,14 +119,15 @@ def assess(o: Obstacle, w: Wearer, rules: Rules) -> Hazard | None:
     if c is None:
         return None
     contact_s = cautious_s(o, w, c)
-    near = contact_s <= rules.horizon_s
+    comes = o.moving and _own_closing_msec(o, w) > 0.3
+    near = contact_s <= (rules.approach_s if comes else rules.horizon_s)
     soon = Priority.NOW if contact_s <= NOW_S else Priority.NEXT
     if o.thing is Thing.DROP_OFF:
         if near or c.along_m - o.distance_sd_m <= STAIRS_GATE_M * _pace(w.speed_msec):
             return Hazard("drop_off", Priority.NOW, 3, contact_s)
     elif not near:
         return None
-    elif o.moving and _own_closing_msec(o, w) > 0.3:
+    elif comes:
         return Hazard("approaching", soon, 0, contact_s)
     elif o.band is Band.HEAD:
         return Hazard("head", Priority.NOW, 1, contact_s)
@@ -133,7 +138,10 @@ def assess(o: Obstacle, w: Wearer, rules: Rules) -> Hazard | None:
 
 def decide(scene: Scene, memory: Memory, rules: Rules) -> tuple[Alert | None, Memory]:
     """The alert that is due with this scene, and what to remember."""
-    now, w = scene.device_ns, scene.wearer
+    now = scene.device_ns
+    memory = _motion_noted(memory, scene)
+    unknown = memory.unknown_device_ns is not None and now - memory.unknown_device_ns >= UNKNOWN_FOR_S * NS
+    w = walking(scene.wearer) if unknown else scene.wearer
     hazards = [(o, h) for o in scene.obstacles if (h := assess(o, w, rules)) is not None]
     memory = _refreshed(memory, scene, hazards)
     seen = [(o, h) for o, h in hazards if o.confirmed and now - o.last_device_ns <= rules.unseen_s * NS]
@@ -150,8 +158,9 @@ def decide(scene: Scene, memory: Memory, rules: Rules) -> tuple[Alert | None, Me
     return None, memory
 
 
-def _assumed_walking(w: Wearer) -> Wearer:
-    if w.motion_from != "imu":
+def walking(w: Wearer) -> Wearer:
+    """Taken to walk slowly where it looks, if its motion isn't known."""
+    if w.motion_from in MEASURED_MOTION:
         return w
     return msgspec.structs.replace(w, travel_rad=w.reference_rad, speed_msec=max(w.speed_msec, ASSUMED_MSEC))
 
@@ -169,7 +178,8 @@ def _own_closing_msec(o: Obstacle, w: Wearer) -> float:
 
 def _repeats(told: Told, h: Hazard, w: Wearer, now: int) -> bool:
     """Unless the wearer has slowed, or may have: where motion isn't known, the same earcon would never end."""
-    slowed = w.motion_from == "imu" or (w.speed_msec < SLOWED * told.speed_msec and h.rule != "approaching")
+    slowed = w.speed_msec < SLOWED * told.speed_msec and h.rule != "approaching"
+    slowed = slowed or w.motion_from not in MEASURED_MOTION
     return h.contact_s <= NOW_S and not slowed and now - told.told_device_ns >= REPEAT_S * NS
 
 
@@ -194,6 +204,14 @@ def _find(told: tuple[Told, ...], o: Obstacle, w: Wearer) -> Told | None:
         if math.hypot(t.x_m - o.x_m, t.y_m - o.y_m) <= SAME_PLACE_M + min(drift_m, 0.5):
             return t
     return None
+
+
+def _motion_noted(memory: Memory, scene: Scene) -> Memory:
+    if scene.wearer.motion_from in MEASURED_MOTION:
+        return msgspec.structs.replace(memory, unknown_device_ns=None)
+    if memory.unknown_device_ns is not None:
+        return memory
+    return msgspec.structs.replace(memory, unknown_device_ns=scene.device_ns)
 
 
 def _refreshed(memory: Memory, scene: Scene, hazards: list[tuple[Obstacle, Hazard]]) -> Memory:

@@ -16,7 +16,16 @@ import msgspec
 from handrail.runtime import config
 from handrail.runtime.events import Priority
 from handrail.runtime.scene import Obstacle, Wearer
-from handrail.runtime.speech.alerts import PHRASE_END_S, SAME_PLACE_M, Alert, cautious_s, in_way
+from handrail.runtime.speech.alerts import (
+    PHRASE_END_S,
+    SAME_PLACE_M,
+    Alert,
+    Rules,
+    cautious_s,
+    horizon_s,
+    in_way,
+    walking,
+)
 from handrail.runtime.speech.utterance import MAX_AGE_NS, Frame, Moment, Say, Silence, Unspoken, Words
 
 MOST_WORDS = 5
@@ -64,9 +73,11 @@ def speaking_s(text: str, rate_wpm: int) -> float:
     return (0.1 + 0.047 * len(text) + 0.12 * pauses) * 240 / rate_wpm
 
 
-def longest_s(rate_wpm: int) -> float:
-    """How long the longest of the usual hazard phrases takes."""
-    return speaking_s("Obstacle, eleven o'clock, three metres.", rate_wpm)
+def rules_for(rate_wpm: int, unseen_s: float) -> Rules:
+    """Warn early enough for the usual phrases; a longer one is said where there is time for it."""
+    usual_s = speaking_s("Obstacle, three metres.", rate_wpm)
+    approach_s = speaking_s("Person, eleven o'clock, coming closer.", rate_wpm)
+    return Rules(horizon_s(usual_s), horizon_s(approach_s), unseen_s)
 
 
 def hazard_words(alert: Alert, wearer: config.Wearer) -> Words:
@@ -79,7 +90,7 @@ def hazard_words(alert: Alert, wearer: config.Wearer) -> Words:
         seen_ns = moment.seen_ns(o.last_device_ns)
         if moment.now_ns - seen_ns > MAX_AGE_NS:
             return Silence(Unspoken.EXPIRED)
-        w = advanced(moment.scene.wearer, (moment.now_ns - moment.captured_ns) / 1e9)
+        w = advanced(walking(moment.scene.wearer), (moment.now_ns - moment.captured_ns) / 1e9)
         c = in_way(o, w)
         if c is None:
             return Silence(Unspoken.INVALID)
@@ -110,7 +121,7 @@ def _candidates(o: Obstacle, w: Wearer, rule: str, wearer: config.Wearer) -> lis
     name = speakable(o.label)
     plain = f"{name}."
     if rule == "approaching":
-        return [_sentence(name, where, "coming closer"), _sentence(name, "", "coming closer"), plain]
+        return [_sentence(name, where, "coming closer"), *([_sentence(name, where, "")] if where else []), plain]
     far = distance(distance_m, o.distance_sd_m, wearer)
     if where in ("", "ahead"):
         return [_sentence(name, "", far), *([f"{name} ahead."] if where else []), plain]
@@ -159,6 +170,8 @@ def advanced(w: Wearer, seconds: float) -> Wearer:
 
 def _side(bearing_deg: float, sd_deg: float) -> str:
     """A side is said only when it is two standard deviations from being the other."""
+    if abs(bearing_deg) > 180 - max(SIDE_DEG, 2 * sd_deg):
+        return ""  # behind
     if abs(bearing_deg) > max(SIDE_DEG, 2 * sd_deg):
         return "right" if bearing_deg > 0 else "left"
     return "ahead" if abs(bearing_deg) <= AHEAD_DEG else ""

@@ -20,8 +20,8 @@ from handrail.device.sound import Sound, Speaker, Voice
 from handrail.runtime.config import Config
 from handrail.runtime.events import Alerted, Event, Priority
 from handrail.runtime.scene import Band, Scene, Thing
-from handrail.runtime.speech.alerts import Alert, Memory, Rules, decide, horizon_s
-from handrail.runtime.speech.phrases import SHORTEST, Notice, hazard_words, longest_s
+from handrail.runtime.speech.alerts import Alert, Memory, decide
+from handrail.runtime.speech.phrases import SHORTEST, Notice, hazard_words, rules_for
 from handrail.runtime.speech.player import Player
 from handrail.runtime.speech.queue import QueueStatistics
 from handrail.runtime.speech.utterance import MAX_AGE_NS, Frame, Moment, Say, Unspoken, Utterance, fixed
@@ -64,7 +64,6 @@ class Speech:
         self._wearer = config.wearer
         self._emit = emit
         self._start_ns = start_ns
-        self._horizon_s = horizon_s(longest_s(config.wearer.speech_rate_wpm))
         self._memory = Memory()
         self._scene: Scene | None = None
         self._captured_ns = 0
@@ -88,7 +87,8 @@ class Speech:
         spare_ns = MAX_AGE_NS - (now_ns() - captured_ns)
         if spare_ns <= 0:
             return
-        alert, self._memory = decide(scene, self._memory, Rules(self._horizon_s, spare_ns / NS_PER_S))
+        rules = rules_for(self._wearer.speech_rate_wpm, unseen_s=spare_ns / NS_PER_S)
+        alert, self._memory = decide(scene, self._memory, rules)
         if alert is not None:
             self._alert(alert, scene)
 

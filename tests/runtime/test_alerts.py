@@ -12,10 +12,10 @@ from scenes import NS_PER_S, look, mirrored, mirrored_wearer, thing, walker
 
 from handrail.runtime.events import Priority
 from handrail.runtime.scene import Band, Obstacle, Thing, Wearer
-from handrail.runtime.speech.alerts import Alert, Memory, Rules, assess, decide, horizon_s
-from handrail.runtime.speech.phrases import longest_s
+from handrail.runtime.speech.alerts import Alert, Memory, Rules, assess, decide
+from handrail.runtime.speech.phrases import rules_for
 
-RULES = Rules(horizon_s(longest_s(240)))
+RULES = rules_for(240, unseen_s=0.9)
 
 
 def walk(
@@ -81,10 +81,10 @@ def test_a_drop_off_cuts_in_within_its_gate_and_a_bar_at_head_height_too() -> No
 
 
 def test_the_stairs_gate_holds_for_a_slow_walker_who_is_seconds_away() -> None:
-    slow = walker(speed_msec=0.6)
+    slow, hasty = walker(speed_msec=0.6), Rules(1.0, 1.0)
     steps = thing(1.45, thing=Thing.DROP_OFF, distance_sd_m=0.0)
-    assert assess(steps, slow, Rules(1.0)) is not None
-    assert assess(thing(2.5, thing=Thing.DROP_OFF, distance_sd_m=0.0), slow, Rules(1.0)) is None
+    assert assess(steps, slow, hasty) is not None
+    assert assess(thing(2.5, thing=Thing.DROP_OFF, distance_sd_m=0.0), slow, hasty) is None
 
 
 @pytest.mark.parametrize("speed_msec", [0.4, 0.8, 1.3, 2.0])
@@ -140,9 +140,9 @@ def test_one_alert_a_look_and_the_drop_off_goes_first() -> None:
     assert alert is not None and alert.obstacle.id == 1
 
 
-def test_where_motion_is_not_known_a_slow_walk_is_assumed_and_nothing_repeats() -> None:
+def test_where_motion_stays_unknown_a_slow_walk_is_assumed_and_nothing_repeats() -> None:
     alerts = walk(lambda t: [thing(1.5, seen_ns=at(t))], wearer=lambda t: walker(travel_deg=None, motion_from="imu"))
-    assert [a.words for _, a in alerts] == [True]
+    assert [(t, a.words) for t, a in alerts] == [(1.0, True)]
 
 
 scene_walks = st.lists(

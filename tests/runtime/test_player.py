@@ -134,10 +134,10 @@ def test_words_are_those_of_the_moment_at_which_they_are_spoken() -> None:
         stage.speech.say("Quite a short answer.", 5.0)
         await asyncio.sleep(0.3)
         for k in range(20):
-            stage.see(walker(x_m=0.07 * k, speed_msec=0.7), thing_now(thing(2.6)))
+            stage.see(walker(x_m=0.09 * k, speed_msec=0.9), thing_now(thing(2.75)))
             await asyncio.sleep(0.1)
 
-    stage = staged(play)
+    stage = staged(play, Config(wearer=config.Wearer(speech_rate_wpm=300)))
     assert stage.spoken()[1] == "Obstacle, two metres."
     assert [e.text for e in stage.events if isinstance(e, Queued)][1] == "Obstacle, three metres."
 
@@ -173,7 +173,7 @@ def test_a_now_is_heard_at_once_whatever_is_being_said() -> None:
 
 def test_a_turn_while_it_plays_cuts_it_and_other_words_or_none_follow() -> None:
     async def play(stage: Stage, *, to_deg: float) -> None:
-        person = thing(2.0, 2.0, label="person", velocity=(-0.5, -0.5))
+        person = thing(1.7, 1.7, label="person", velocity=(-0.5, -0.5))
         await show(stage, 0.6, walker(travel_deg=None), person)
         await show(stage, 2, walker(travel_deg=None, nose_deg=to_deg), person)
 
@@ -181,7 +181,7 @@ def test_a_turn_while_it_plays_cuts_it_and_other_words_or_none_follow() -> None:
     assert len(stage.spoken()) == 1 and not stage.of(Unsaid)
     stage = staged(lambda s: play(s, to_deg=45.0))
     assert stage.spoken()[0].startswith("Person, ") and "o'clock" in stage.spoken()[0]
-    assert stage.spoken()[1] == "Person ahead, coming closer."
+    assert stage.spoken()[1].startswith("Person ahead")
     assert [e.reason for e in stage.events if isinstance(e, Unsaid)] == ["invalid"]
 
 
