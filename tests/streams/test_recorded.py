@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from handrail.streams import recorded
 from handrail.streams.clock import run_virtual
 from handrail.streams.errors import MissingDependencyError, SourceError
 from handrail.streams.reader import process
@@ -179,6 +180,18 @@ def test_imu_values_are_arias_and_rectify_as_arias_calibration_does() -> None:
         assert accel[i].tolist() == list(raw.accel_msec2) and gyro[i].tolist() == list(raw.gyro_radsec)
         assert np.allclose(got_accel[i], R @ calibration.raw_to_rectified_accel(accel[i]), atol=1e-9)
         assert np.allclose(got_gyro[i], R @ calibration.raw_to_rectified_gyro(gyro[i]), atol=1e-9)
+
+
+@needs_recordings
+def test_the_magnetometer_is_calibrated_as_arias_is_and_by_the_same_keys_as_the_worlds() -> None:
+    info, _ = read(f"vrs:{GEN2}", DecodePlan(stereo_hz=0.0))
+    calibration = provider(GEN2).get_device_calibration()
+    own, raw = info.rig.magnetometer["mag0"], np.array([2e-5, -4e-5, 1e-5])
+    true = np.array(own["rectification"]) @ (raw - own["bias"])
+    assert np.allclose(true, calibration.get_magnetometer_calib("mag0").raw_to_rectified(raw), atol=1e-12)
+    assert np.allclose(own["T_device_mag"], calibration.get_transform_device_sensor("mag0").to_matrix())
+    world = json.loads((Path(recorded.__file__).parent / "world" / "gen2.json").read_text())
+    assert set(own) == set(world["magnetometer"]["mag0"])
 
 
 @needs_recordings
