@@ -88,12 +88,12 @@ class _ColumnView:
 
 
 class ColumnRing:
-    """Packed readings in a block of twice the bound. A full block is left to its views, and what is still held moves to
-    a new one: each reading is copied twice in all, and every view is contiguous."""
+    """Packed readings in one block. A full block is left to its views, and what is still held moves to a new one of
+    twice that length: each reading is copied about twice in all, and every view is contiguous."""
 
     def __init__(self, stream: Stream, bound: Bound) -> None:
         self._stream, self._bound = stream, bound
-        self._block = self._new_block(2 * bound.count)
+        self._block = self._new_block(0)
         self._start = self._stop = 0
 
     def view(self) -> View:
@@ -128,7 +128,7 @@ class ColumnRing:
 
     def _move(self, room: int) -> None:
         held = self._stop - self._start
-        block = self._new_block(max(2 * self._bound.count, held + room))
+        block = self._new_block(2 * held + room)
         for name, column in self._block.items():
             block[name][:held] = column[self._start : self._stop]
         self._block, self._start, self._stop = block, 0, held

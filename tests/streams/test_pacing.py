@@ -59,6 +59,12 @@ def test_ties_arrive_by_label_then_in_the_order_of_capture() -> None:
     assert [label for label, _, _ in arrivals(items)] == ["a", "a", "b", "b"]
 
 
+def test_a_notice_due_at_the_same_time_takes_its_turn_though_it_is_captured_last() -> None:
+    at_ms = round(DECLARED_DELAY_MS[Kind.IMU])
+    items: Captured = [("imu", Kind.IMU, 0), ("slam", Kind.SLAM, at_ms), ("a-source", Kind.NOTICE, at_ms)]
+    assert [label for label, _, _ in arrivals(items)] == ["a-source", "imu", "slam"]
+
+
 def test_a_seam_is_not_overtaken_by_what_was_captured_after_it() -> None:
     order = arrivals([("imu", Kind.IMU, 0), ("source", Kind.NOTICE, 30), ("imu", Kind.IMU, 30), ("imu", Kind.IMU, 40)])
     assert [label for label, _, _ in order] == ["imu", "source", "imu", "imu"]
