@@ -8,7 +8,7 @@ do. ``Watch`` binds it to the loop's timers, the speech and the event log. Times
     blind      no usable frame for 0.5 s: none came, or dark, blurred, covered, or older than 1 s on arrival
 
 Going blind is told by earcon at once and by words; the earcon repeats every 5 s. Seeing is told when frames have been
-usable for 0.3 s; after flapping (blind again within 3 s) only when they have been for 2 s, so that it is announced
+usable for 0.3 s; after flapping (blind again within 1.2 s) only when they have been for 1 s, so that it is announced
 once. Guidance itself doesn't wait for that: it follows the frames. Doesn't know why frames are missing.
 """
 
@@ -30,8 +30,8 @@ WORDS_WITHIN_S = 1.4  # "I can't see." begins this long after the capture of the
 FIRST_FRAME_S = 2.0  # cameras may take so long to start
 BLIND_EARCON_S = 5.0
 SEES_AFTER_S = 0.3
-FLAPPING_S = 3.0  # blind again so soon after seeing again
-STEADY_S = 2.0  # then it sees again only after this
+FLAPPING_S = 1.2  # blind again so soon after seeing again was told
+STEADY_S = 1.0  # then it sees again only after this
 HEARTBEAT_S = 12.0
 NO_DEPTH_S = 1.0
 DEPTH_BACK_S = 1.0

@@ -224,7 +224,7 @@ def test_a_closed_watch_says_nothing_more() -> None:
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.floats(3.6, 6.0), st.floats(0.5, 4.0), st.sampled_from([None, "dark", "covered", "stale"])),
+        st.tuples(st.floats(1.3, 6.0), st.floats(0.5, 4.0), st.sampled_from([None, "dark", "covered", "stale"])),
         min_size=1, max_size=3,
     ),
     st.sampled_from([0.1, 0.2]),
