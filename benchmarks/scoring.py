@@ -4,7 +4,9 @@ Pure functions. An obstacle is *expected* when it reaches into the walking corri
 between 0.6 and 4 m, hasn't been run into, and is visible to the stereo pair; what was seen before and is out of view
 now counts neither as found nor as missed. A report is *judged* when it is confirmed and lies in that corridor at 0.6 to
 4 m. They match with the same height band (the lowest that the thing reaches into), bearing within 5 degrees and
-distance within 15 %. Knows nothing of speech or time. Metres, degrees clockwise from the reference heading.
+distance within 15 %. A flat front has many points that are nearest but for a few centimetres: the bearing may be that
+of any point of it, in the corridor, within 5 % of the nearest distance; ``strict`` counts those that match the very
+nearest point. Knows nothing of speech or time. Metres, degrees clockwise from the reference heading.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from handrail.runtime.scene import CORRIDOR_HALF_WIDTH_M, Obstacle, Scene, Thing, wrap_deg
+from handrail.streams.world.solids import clip_strip
 from handrail.streams.world.truth import Sighting, TrueObstacle, TruePose, Truth
 
 REACH_M = 4.0
 NEAREST_M = 0.6  # nearer, the toes are at it and 5 degrees are 5 cm: too late to tell, too fine to ask for
 BEARING_DEG = 5.0
 DISTANCE_SHARE = 0.15
+NEARLY = 1.05  # as near as the nearest, for telling where a thing is
 NEARBY_M = 1.0  # a report this near to something true is about that thing, however wrong
 
 
@@ -34,6 +38,7 @@ class Found:
     distance_m: float  # true
     distance_error_m: float
     bearing_error_deg: float
+    strict: bool  # within BEARING_DEG of the very nearest point
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,9 @@ def score(scene: Scene, truth: Truth) -> FrameScore:
     """One frame. Each true obstacle is matched by the report that fits it best, each report used once."""
     pose = truth.pose_at(scene.device_ns)
     reference = pose.nose_rad if scene.wearer.travel_rad is None else pose.travel_rad
-    seen = {o.index: truth.seen_from(o, scene.device_ns, reference) for o in truth.obstacles}
+    seen = {
+        o.index: _where(truth.seen_from(o, scene.device_ns, reference), o, pose, reference) for o in truth.obstacles
+    }
     expected = [
         o for o in truth.obstacles
         if _in_reach(seen[o.index]) and not _touched(o, scene) and truth.visible_to_pair(o, scene.device_ns)
@@ -94,7 +101,8 @@ def score(scene: Scene, truth: Truth) -> FrameScore:
         if index in expected_indices or _judged(d, b, reference, pose):
             s = seen[index]
             found.append(Found(
-                by_index[index].kind, index, index in expected_indices, s.distance_m, d - s.distance_m, _off(b, s)
+                by_index[index].kind, index, index in expected_indices, s.distance_m, d - s.distance_m, _off(b, s),
+                abs(wrap_deg(b - s.bearing_deg)) <= BEARING_DEG,
             ))
     missed = [
         Missed(o.kind, o.index, seen[o.index].distance_m, _why_missed(o, seen[o.index], reports))
@@ -114,6 +122,7 @@ class Tally:
     """Frames added up. ``kinds`` in its methods: of the true things; None: all but what stands aside."""
 
     found: Counter[str] = field(default_factory=Counter)  # expected and found, by kind
+    strict: Counter[str] = field(default_factory=Counter)  # of those found
     remembered: Counter[str] = field(default_factory=Counter)  # right, but not expected in that frame
     missed: Counter[tuple[str, str]] = field(default_factory=Counter)  # (kind, reason)
     wrong: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -121,15 +130,17 @@ class Tally:
     def add(self, frame: FrameScore) -> None:
         for f in frame.found:
             (self.found if f.expected else self.remembered)[f.kind] += 1
+            self.strict[f.kind] += f.expected and f.strict
         self.missed.update((m.kind, m.reason) for m in frame.missed)
         self.wrong.update((w.kind, w.reason) for w in frame.wrong)
 
-    def recall(self, kinds: Iterable[str]) -> float:
+    def recall(self, kinds: Iterable[str], *, strict: bool = False) -> float:
         """NaN when none of these kinds was expected."""
         wanted = set(kinds)
-        hits = sum(n for kind, n in self.found.items() if kind in wanted)
+        hits = sum(n for kind, n in (self.strict if strict else self.found).items() if kind in wanted)
         misses = sum(n for (kind, _), n in self.missed.items() if kind in wanted)
-        return hits / (hits + misses) if hits + misses else math.nan
+        expected = misses + sum(n for kind, n in self.found.items() if kind in wanted)
+        return hits / expected if expected else math.nan
 
     def precision(self, kinds: Iterable[str]) -> float:
         """Phantoms count against every kind. NaN when nothing was reported."""
@@ -139,12 +150,38 @@ class Tally:
         return hits / (hits + wrong) if hits + wrong else math.nan
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a true thing is from the wearer: nearest point, and the bearings of all that is nearly as near."""
+
+    distance_m: float
+    bearing_deg: float
+    in_corridor: bool
+    left_deg: float  # from that of the nearest point, at most 0
+    right_deg: float
+
+
+def _where(s: Sighting, o: TrueObstacle, pose: TruePose, reference_rad: float) -> _Place:
+    c, d = math.cos(pose.travel_rad), math.sin(pose.travel_rad)
+    path = (o.prism.footprint - pose.T_world_cpf[:2, 3]) @ np.array([[c, -d], [d, c]])  # ahead, left
+    if s.in_corridor:
+        path = clip_strip(path, 1, -CORRIDOR_HALF_WIDTH_M, CORRIDOR_HALF_WIDTH_M)
+        path = clip_strip(path, 0, 0.0, math.inf)
+    share = np.linspace(0.0, 1.0, 41)[:, None, None]
+    outline = (path + share * (np.roll(path, -1, axis=0) - path)).reshape(-1, 2)
+    near = outline[np.hypot(*outline.T) <= NEARLY * s.distance_m + 1e-9]
+    bearing = np.degrees(reference_rad - pose.travel_rad - np.arctan2(near[:, 1], near[:, 0]))
+    off = (bearing - s.bearing_deg + 180.0) % 360.0 - 180.0
+    left, right = (float(off.min()), float(off.max())) if len(off) else (0.0, 0.0)
+    return _Place(s.distance_m, s.bearing_deg, s.in_corridor, min(left, 0.0), max(right, 0.0))
+
+
 def _touched(o: TrueObstacle, scene: Scene) -> bool:
     """The simulated walker goes on through what it runs into: from there on the frames show what can't be."""
     return o.contact_ns is not None and scene.device_ns >= o.contact_ns
 
 
-def _in_reach(s: Sighting) -> bool:
+def _in_reach(s: _Place) -> bool:
     return s.in_corridor and NEAREST_M <= s.distance_m <= REACH_M
 
 
@@ -155,11 +192,13 @@ def _judged(distance_m: float, bearing_deg: float, reference_rad: float, pose: T
     return NEAREST_M <= distance_m <= REACH_M and ahead > 0 and abs(aside) <= CORRIDOR_HALF_WIDTH_M
 
 
-def _off(bearing_deg: float, s: Sighting) -> float:
-    return wrap_deg(bearing_deg - s.bearing_deg)
+def _off(bearing_deg: float, s: _Place) -> float:
+    """Degrees beyond the bearings that are right."""
+    off = wrap_deg(bearing_deg - s.bearing_deg)
+    return off - min(max(off, s.left_deg), s.right_deg)
 
 
-def _mismatch(report: Obstacle, distance_m: float, bearing_deg: float, o: TrueObstacle, s: Sighting) -> str | None:
+def _mismatch(report: Obstacle, distance_m: float, bearing_deg: float, o: TrueObstacle, s: _Place) -> str | None:
     """Why a report is not this true obstacle, None when it is."""
     if (report.thing is Thing.DROP_OFF) != o.drop_off:
         return "thing"
@@ -172,7 +211,7 @@ def _mismatch(report: Obstacle, distance_m: float, bearing_deg: float, o: TrueOb
     return None
 
 
-def _apart_m(distance_m: float, bearing_deg: float, s: Sighting) -> float:
+def _apart_m(distance_m: float, bearing_deg: float, s: _Place) -> float:
     a, b = math.radians(bearing_deg), math.radians(s.bearing_deg)
     return float(np.hypot(
         distance_m * math.cos(a) - s.distance_m * math.cos(b), distance_m * math.sin(a) - s.distance_m * math.sin(b)
@@ -182,7 +221,7 @@ def _apart_m(distance_m: float, bearing_deg: float, s: Sighting) -> float:
 _NEARLY = ("taken", "unconfirmed", "band", "bearing", "distance", "thing")  # the nearest to a match first
 
 
-def _why_missed(o: TrueObstacle, s: Sighting, reports: list[tuple[Obstacle, float, float]]) -> str:
+def _why_missed(o: TrueObstacle, s: _Place, reports: list[tuple[Obstacle, float, float]]) -> str:
     reasons = set()
     for report, d, b in reports:
         if _apart_m(d, b, s) > NEARBY_M:
@@ -193,7 +232,7 @@ def _why_missed(o: TrueObstacle, s: Sighting, reports: list[tuple[Obstacle, floa
 
 
 def _wrong(
-    report: Obstacle, d: float, b: float, truths: tuple[TrueObstacle, ...], seen: dict[int, Sighting], matched: set[int]
+    report: Obstacle, d: float, b: float, truths: tuple[TrueObstacle, ...], seen: dict[int, _Place], matched: set[int]
 ) -> Wrong:
     near = [(_apart_m(d, b, seen[o.index]), o.index, o) for o in truths]
     if not near or min(near)[0] > NEARBY_M:

@@ -9,13 +9,14 @@ classes. Things wholly above 2 m are none. Metres, radians; bearings to the left
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from handrail.runtime.reflex.field import Field, Here
+from handrail.runtime.reflex.front import Front, lay_front
 from handrail.runtime.scene import BAND_TOPS_M, CORRIDOR_HALF_WIDTH_M, LOWEST_OBSTACLE_M, Band, Thing
 
 F64 = NDArray[np.float64]
@@ -29,6 +30,7 @@ BEARING_BINS = 104  # +-78 degrees
 HEIGHT_STEP_M = 0.05
 HEIGHT_BINS = 42  # to 2.10 m
 NOISE_SIGMAS, FLOOR_SIGMAS = 1.0, 2.0  # above LOWEST_OBSTACLE_M before a point counts as not floor
+FACE_M = 0.03  # as LOWEST_OBSTACLE_M, for where a thing is rather than whether
 FEWEST_POINTS = 4  # in a cell and its neighbours in range
 FEWEST_POINTS_IN_ALL = 10
 THINNEST_M = 0.04  # a bar as thick as this across a cell's width is enough
@@ -36,7 +38,6 @@ LOW_SHARE = 0.3  # of a cell's points below knee height that must be above the f
 WIDE_M = 1.2  # wider or longer than this: split by the corridor's edges
 RISE_SHARE = 0.4  # of the densest of the next bins: where a column's front begins
 COLUMN_SIGMAS = 0.4  # noise of a column's average in sigmas of one point: points in a patch err together
-SLOPE_QUANTILES = np.array([-1.28, -0.52, 0.0, 0.52, 1.28])  # middles of five equal parts of a normal distribution
 SOLID_POINTS = 150  # evidence that needs no second look when it is near
 
 
@@ -58,6 +59,7 @@ class Sighting:
     bottom_m: float
     points: int
     whole: bool  # seen from edge to edge: its centre means something over time
+    front: Front | None = None  # level frame; of its part in the corridor if any
 
     @property
     def solid(self) -> bool:
@@ -121,10 +123,10 @@ def _grid(field: Field) -> _Grid:
     at, area = cell[stands], field.area_m2[stands]
     height_bin = np.clip(field.height_m[stands] * np.float32(1 / HEIGHT_STEP_M), 0, HEIGHT_BINS - 1).astype(np.int32)
 
-    def total(weights: NDArray[np.float32] | None) -> F64:
-        return np.bincount(at, weights, minlength=shape[0] * bins).reshape(shape).astype(np.float64)
+    def total(cells: NDArray[np.int64], weights: NDArray[np.float32] | None) -> F64:
+        return np.bincount(cells, weights, minlength=shape[0] * bins).reshape(shape).astype(np.float64)
 
-    points, areas = total(None), total(area)
+    points, areas = total(at, None), total(at, area)
     profile = np.bincount(at * HEIGHT_BINS + height_bin, area, minlength=shape[0] * bins * HEIGHT_BINS)
     heights = profile.reshape(*shape, HEIGHT_BINS).astype(np.float64)
     low = np.bincount(at[field.height_m[stands] < knee], minlength=shape[0] * bins).reshape(shape)
@@ -134,9 +136,12 @@ def _grid(field: Field) -> _Grid:
     enough &= _over_range(areas) >= THINNEST_M * BEARING_STEP_RAD * middle
     tall = _over_range(points - low) >= FEWEST_POINTS
     above_noise = _over_range(low) >= LOW_SHARE * _over_range(low_all)
+    # Where a low thing is has to be told from its face too, not from its top alone, which reaches further back.
+    face = inside & (lifted > FACE_M) & (field.height_m < BAND_TOPS_M[Band.HEAD] + 0.03)
+    at, area = cell[face], field.area_m2[face]
     return _Grid(
-        points, areas, total(area / field.range_m[stands]), total(area * field.bearing_rad[stands]), heights,
-        enough & (tall | above_noise), edges,
+        points, total(at, area), total(at, area / field.range_m[face]), total(at, area * field.bearing_rad[face]),
+        heights, enough & (tall | above_noise), edges,
     )
 
 
@@ -189,7 +194,11 @@ def _stixels(grid: _Grid, labels: Labels) -> _Stixels:
     inverse = _three(grid.area_inverse, column, ring) / total
     bearing = _three(grid.area_bearing, column, ring) / total
     points = _three(grid.points, column, ring)
-    return _Stixels(label, column, 1.0 / np.maximum(inverse, 1e-3), bearing, points)
+    # A surface that goes on behind its front (a box's top, seen from above) draws that average back by a bin.
+    densest = np.maximum(ahead[column, ring], 1e-9)
+    goes_on = np.clip(np.pad(area, ((0, 0), (0, 3)))[column, ring + 4] / densest, 0.0, 1.0)
+    step = grid.edges_m[ring + 1] - grid.edges_m[ring]
+    return _Stixels(label, column, 1.0 / np.maximum(inverse, 1e-3) - goes_on * step, bearing, points)
 
 
 def _three(cells: F64, column: I64, ring: I64) -> F64:
@@ -226,9 +235,11 @@ def _sighting(
     if points < FEWEST_POINTS_IN_ALL:
         return None
     bottom, top = _extent(grid.heights[own].sum(axis=0))
-    ahead, left, bearing_sd = _nearest(front.where(near), sd_inverse)
+    face = _front(front.where(near), sd_inverse)
+    ahead, left, slide = face.nearest_to(0.0, 0.0)
     distance = math.hypot(ahead, left)
     x, y = here.to_level(ahead, left)
+    face_x, face_y = here.to_level(face.x_m, face.y_m)
     weight = front.points / front.points.sum()
     cx, cy = here.to_level(float(weight @ front.ahead_m), float(weight @ front.left_m))
     across = math.atan2(left, ahead)
@@ -238,9 +249,10 @@ def _sighting(
     return Sighting(
         thing=Thing.OBSTACLE, band=band_of(bottom), x_m=x, y_m=y, distance_m=distance,
         distance_sd_m=distance**2 * sd_inverse * math.sqrt(0.1 + 1.0 / len(front.label)) + 0.02,
-        bearing_sd_rad=bearing_sd,
+        bearing_sd_rad=0.5 * BEARING_STEP_RAD + slide / max(distance, 0.3),
         centre_x_m=cx, centre_y_m=cy, width_m=float(np.ptp(side)) + cell, top_m=top, bottom_m=bottom,
         points=points, whole=whole and not edge,
+        front=replace(face, x_m=face_x, y_m=face_y, angle_rad=face.angle_rad + here.reference_rad),
     )
 
 
@@ -252,60 +264,11 @@ def _extent(heights: F64) -> tuple[float, float]:
     return first * HEIGHT_STEP_M, (last + 1) * HEIGHT_STEP_M
 
 
-def _nearest(front: _Stixels, sd_inverse: float) -> tuple[float, float, float]:
-    """(ahead, left) of the nearest point, and the standard deviation of its bearing in radians.
-
-    The minimum of noisy ranges would be too near, and anywhere along a surface that faces the wearer. So a line is laid
-    through the near part of the front, without the columns that look along its sides; and the foot of the perpendicular
-    is averaged over the slopes that noise allows, each kept within the surface's ends: where the slope is poorly known
-    this is the middle, where it is well known the near end.
-    """
-    ahead, left = front.ahead_m, front.left_m
-    order = np.argsort(front.range_m, kind="stable")
-    reach = float(front.range_m[order[min(1, len(order) - 1)]])
+def _front(columns: _Stixels, sd_inverse: float) -> Front:
+    """Of the near part of an obstacle; x ahead, y left."""
+    order = np.argsort(columns.range_m, kind="stable")
+    reach = float(columns.range_m[order[min(1, len(order) - 1)]])
     noise = COLUMN_SIGMAS * reach**2 * sd_inverse + 0.005
-    near = front.range_m < reach + max(0.25, 5.0 * noise)
-    a, b, weight = ahead[near], left[near], front.points[near]
-    line = _line(a, b, weight)
-    for _ in range(2):
-        off = np.abs((a - line.ahead_m) * line.across_ahead + (b - line.left_m) * line.across_left)
-        kept = off < 3.0 * noise
-        if kept.all() or kept.sum() < 2:
-            break
-        a, b, weight = a[kept], b[kept], weight[kept]
-        line = _line(a, b, weight)
-    half_column = 0.5 * BEARING_STEP_RAD
-    if len(a) < 3:
-        return line.ahead_m, line.left_m, half_column
-    angles = line.angle_rad + noise / (line.spread_m * math.sqrt(len(a))) * SLOPE_QUANTILES  # [5]
-    ua, ub = np.cos(angles), np.sin(angles)
-    along = np.outer(ua, a - line.ahead_m) + np.outer(ub, b - line.left_m)  # [5, N]
-    foot = np.clip(-(line.ahead_m * ua + line.left_m * ub), along.min(axis=1), along.max(axis=1))
-    at_ahead, at_left = line.ahead_m + float((foot * ua).mean()), line.left_m + float((foot * ub).mean())
-    return at_ahead, at_left, half_column + float(foot.std()) / max(reach, 0.3)
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    ahead_m: float  # its middle
-    left_m: float
-    angle_rad: float
-    spread_m: float  # root mean square along it
-
-    @property
-    def across_ahead(self) -> float:
-        return -math.sin(self.angle_rad)
-
-    @property
-    def across_left(self) -> float:
-        return math.cos(self.angle_rad)
-
-
-def _line(a: F64, b: F64, weight: F64) -> _Line:
-    """Through points [N] (ahead, left), least squares across it."""
-    w = weight / weight.sum()
-    ma, mb = float(w @ a), float(w @ b)
-    da, db = a - ma, b - mb
-    angle = 0.5 * math.atan2(2.0 * float(w @ (da * db)), float(w @ (da * da) - w @ (db * db)))
-    along = da * math.cos(angle) + db * math.sin(angle)
-    return _Line(ma, mb, angle, math.sqrt(max(float(w @ (along * along)), 1e-4)))
+    near = columns.range_m < reach + max(0.25, 5.0 * noise)
+    end = 0.25 * BEARING_STEP_RAD * reach
+    return lay_front(columns.ahead_m[near], columns.left_m[near], columns.points[near], noise, end)

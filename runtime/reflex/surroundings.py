@@ -98,5 +98,5 @@ class Surroundings:
 def _eye_height(floor: Floor | None, head: _Head) -> float | None:
     if floor is None or not floor.known:
         return None
-    x, y = np.float32([head.x_m]), np.float32([head.y_m])
+    x, y = np.array([head.x_m], dtype=np.float32), np.array([head.y_m], dtype=np.float32)
     return round(head.z_m - float(floor.z_at(x, y)[0]), 3)

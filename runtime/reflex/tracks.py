@@ -9,7 +9,7 @@ a chair that walks would be told. Knows no pixels beyond asking the rays what th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from handrail.runtime.reflex.depth import Pose
 from handrail.runtime.reflex.drops import LANES, ROW_M, ROWS, Strip
 from handrail.runtime.reflex.field import Here
+from handrail.runtime.reflex.front import Front
 from handrail.runtime.reflex.ground import Floor
 from handrail.runtime.reflex.motion import Motion
-from handrail.runtime.reflex.obstacles import Sighting, band_of
+from handrail.runtime.reflex.obstacles import BEARING_STEP_RAD, Sighting, band_of
 from handrail.runtime.reflex.rays import LevelRays
 from handrail.runtime.scene import CORRIDOR_HALF_WIDTH_M, Band, Obstacle, Thing
 
@@ -36,6 +37,8 @@ FORGET_UNCONFIRMED_S = 0.45
 FREE_LOOKS = 3  # looks through a confirmed track's place before it is gone
 WANDER_MSEC = 0.15  # how fast a static thing's nearest point may slide along it
 DOUBLED_LOOKS = 3.0  # then it is a part of the other
+TURN_SD_RAD = math.radians(2.5)  # a frame: fronts are curved, and other parts come into view
+COLUMN_SD_RAD = 0.5 * BEARING_STEP_RAD
 PROBES = 5  # heights at which the rays are asked about a track
 
 
@@ -52,6 +55,7 @@ class _Track:
     top_m: float
     bottom_m: float
     bands: dict[Band, float]  # votes, in the order of Band
+    front: Front | None
     looks: int = 1
     recent: list[bool] = field(default_factory=lambda: [True])  # seen in the last three frames
     confirmed: bool = False
@@ -85,7 +89,7 @@ class Tracks:
             return
         self.predict(pose)
         pairs, rivals = self._pairs(sightings, here)
-        grounded, fronted = _bottom_seen(sightings, rays, floor), _front_seen(sightings, rays, floor, here)
+        grounded, fronted = _bottom_seen(sightings, rays, floor), _whole_front_seen(sightings, rays, floor, here)
         for track in self._tracks:
             seen = pairs.get(track.id)
             track.recent = [*track.recent[-2:], seen is not None]
@@ -157,10 +161,10 @@ class Tracks:
     def _see(
         self, t: _Track, s: Sighting, here: Here, now_ns: int, *, bottom_seen: bool, front_seen: bool
     ) -> None:
-        at, R = np.array([s.x_m, s.y_m]), _sighting_cov(s, here)
+        at, R = _refined(t, s, here) if front_seen else (np.array([s.x_m, s.y_m]), _sighting_cov(s, here))
         innovation = at - t.at
         nearer = s.distance_m < math.hypot(t.at[0] - here.x_m, t.at[1] - here.y_m)
-        if front_seen or nearer:  # else its near edge has sunk below the view: what is remembered of it holds
+        if front_seen or nearer:  # else its near edge has left the view: what is remembered of it holds
             S = t.cov + R
             surprise = float(innovation @ np.linalg.solve(S, innovation))
             if surprise > 6.0:  # it moved, or another part of it is nearest now: follow
@@ -193,7 +197,7 @@ class Tracks:
         track = _Track(
             id=self._next_id, thing=s.thing, at=np.array([s.x_m, s.y_m]), cov=R,
             motion=Motion(np.array([s.centre_x_m, s.centre_y_m]), R), first_ns=now_ns, last_ns=now_ns,
-            width_m=s.width_m, top_m=s.top_m, bottom_m=s.bottom_m, bands=bands,
+            width_m=s.width_m, top_m=s.top_m, bottom_m=s.bottom_m, bands=bands, front=s.front,
             confirmed=s.solid and s.distance_m < NEAR_M,
         )
         self._next_id += 1
@@ -235,6 +239,34 @@ def _sighting_cov(s: Sighting, here: Here) -> F64:
     return np.outer(along, along) * s.distance_sd_m**2 + np.outer(across, across) * sd_across**2
 
 
+def _refined(t: _Track, s: Sighting, here: Here) -> tuple[F64, F64]:
+    """Nearest point and covariance of a sighting, its front turned to the angle that all looks together give.
+
+    One look's angle is good to a few degrees, and the foot of the perpendicular runs along the front with it.
+    """
+    if s.front is None:
+        return np.array([s.x_m, s.y_m]), _sighting_cov(s, here)
+    variance = s.front.angle_sd_rad**2
+    if t.front is not None:
+        before_var = t.front.angle_sd_rad**2 + TURN_SD_RAD**2
+        off = math.remainder(s.front.angle_rad - t.front.angle_rad, math.pi)
+        if off * off < 9.0 * (before_var + variance):
+            share = before_var / (before_var + variance)
+            angle, sd = t.front.angle_rad + share * off, math.sqrt(before_var * (1.0 - share))
+            t.front = s.front.turned(angle, sd)
+        else:  # another side of it
+            t.front = s.front
+    else:
+        t.front = s.front
+    x, y, slide = t.front.nearest_to(here.x_m, here.y_m)
+    distance = math.hypot(x - here.x_m, y - here.y_m)
+    refined = replace(
+        s, x_m=x, y_m=y, distance_m=distance,
+        bearing_sd_rad=COLUMN_SD_RAD + slide / max(distance, 0.3),
+    )
+    return np.array([x, y]), _sighting_cov(refined, here)
+
+
 def _cost(t: _Track, s: Sighting, here: Here) -> float:
     """Squared sigmas between a track and a sighting; across the line of sight their widths give slack."""
     if t.thing is not s.thing:
@@ -263,16 +295,31 @@ def _bottom_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor) -> Ma
     return np.asarray(inside & (seen < inverse + 3.0 * rays.sd_inverse))  # False where NaN
 
 
-def _front_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor, here: Here) -> Mask:
-    """[N] whether the view reaches nearer than a sighting's nearest point, at its top: else a nearer part is hidden."""
+def _whole_front_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor, here: Here) -> Mask:
+    """[N] whether the view reaches nearer than a sighting's nearest point, at its top, and beyond both ends of its
+    front: else a nearer part may be out of view."""
     if not sightings:
         return np.zeros(0, bool)
-    xy = np.array([[s.x_m, s.y_m] for s in sightings])
-    toward = np.array([here.x_m, here.y_m]) - xy
-    xy = xy + toward * (0.12 / np.maximum(np.hypot(*toward.T), 0.12))[:, None]
-    z = floor.z_at(xy[:, 0].astype(np.float32), xy[:, 1].astype(np.float32))
-    top = z + np.array([max(s.top_m - 0.05, s.bottom_m) for s in sightings])
-    return rays.pixels_of(np.column_stack([xy, top]))[3]
+    around = np.array([_around(s, here) for s in sightings])  # [N, 3, 2]
+    z = floor.z_at(around[..., 0].astype(np.float32), around[..., 1].astype(np.float32)).astype(np.float64)
+    tops = np.array([max(s.top_m - 0.05, s.bottom_m) for s in sightings])
+    points = np.concatenate([around, (z + tops[:, None])[..., None]], axis=-1)
+    return np.asarray(rays.pixels_of(points)[3].all(axis=1))
+
+
+def _around(s: Sighting, here: Here) -> list[tuple[float, float]]:
+    """Places just before a sighting's nearest point and just beyond its ends."""
+    toward = max(s.distance_m - 0.12, 0.05) / max(s.distance_m, 0.05)
+    before = here.x_m + (s.x_m - here.x_m) * toward, here.y_m + (s.y_m - here.y_m) * toward
+    if s.front is None:
+        return [before] * 3
+    c, d = math.cos(s.front.angle_rad), math.sin(s.front.angle_rad)
+    foot = (s.x_m - s.front.x_m) * c + (s.y_m - s.front.y_m) * d
+    ends = [
+        end + beyond if abs(end - foot) < 0.2 else foot  # the other end may be out of view: it isn't the near one
+        for end, beyond in ((s.front.low_m, -0.08), (s.front.high_m, 0.08))
+    ]
+    return [before, *((s.front.x_m + c * end, s.front.y_m + d * end) for end in ends)]
 
 
 def _look_through(
