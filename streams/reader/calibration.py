@@ -80,7 +80,7 @@ def _imu(calibration: Any, label: str) -> ImuCalibration:
 def _magnetometer(calibration: Any, label: str) -> dict[str, list[Any]]:
     """true field = rectification @ (raw - bias), tesla, in the magnetometer's frame."""
     bias, rectification = _affine(calibration.get_magnetometer_calib(label).raw_to_rectified)
-    T_device_mag = _rigid(calibration.get_transform_device_sensor(label).to_matrix())
+    T_device_mag = _rigid(calibration.get_transform_device_sensor(label, True).to_matrix())  # from the drawings
     return {"T_device_mag": T_device_mag.tolist(), "bias": bias.tolist(), "rectification": rectification.tolist()}
 
 
