@@ -24,7 +24,7 @@ from handrail.runtime.speech.phrases import Notice
 from handrail.runtime.speech.speech import Speech, Tone
 from handrail.streams.clock import NS_PER_S, now_ns
 
-BLIND_AFTER_S = 0.5  # since the last usable frame arrived
+BLIND_AFTER_S = 0.51  # since the last usable frame was judged; one that comes after half a second is in time
 STALE_S = 1.0  # a frame older than this is no use, and sight ends when the last one gets so old
 WORDS_WITHIN_S = 1.4  # "I can't see." begins this long after the capture of the last usable frame; 1.5 is promised
 FIRST_FRAME_S = 2.0  # cameras may take so long to start
