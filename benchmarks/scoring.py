@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from handrail.runtime.scene import CORRIDOR_HALF_WIDTH_M, Obstacle, Scene, Thing, wrap_deg
-from handrail.streams.world.solids import clip_strip
+from handrail.streams.world.solids import clip_strip, nearest_point
 from handrail.streams.world.truth import Sighting, TrueObstacle, TruePose, Truth
 
 REACH_M = 4.0
 NEAREST_M = 0.6  # nearer, the toes are at it and 5 degrees are 5 cm: too late to tell, too fine to ask for
 BEARING_DEG = 5.0
 DISTANCE_SHARE = 0.15
+PASSED_M = 0.7  # behind something run into
 NEARLY = 1.05  # as near as the nearest, for telling where a thing is
 NEARBY_M = 1.0  # a report this near to something true is about that thing, however wrong
 
@@ -67,8 +68,12 @@ class FrameScore:
 
 
 def score(scene: Scene, truth: Truth) -> FrameScore:
-    """One frame. Each true obstacle is matched by the report that fits it best, each report used once."""
+    """One frame; nothing is counted while the walker is going through an obstacle.
+
+    Each true obstacle is matched by the report that fits it best, each report used once."""
     pose = truth.pose_at(scene.device_ns)
+    if _inside(truth, pose):
+        return FrameScore((), (), ())
     reference = pose.nose_rad if scene.wearer.travel_rad is None else pose.travel_rad
     seen = {
         o.index: _where(truth.seen_from(o, scene.device_ns, reference), o, pose, reference) for o in truth.obstacles
@@ -174,6 +179,16 @@ def _where(s: Sighting, o: TrueObstacle, pose: TruePose, reference_rad: float) -
     off = (bearing - s.bearing_deg + 180.0) % 360.0 - 180.0
     left, right = (float(off.min()), float(off.max())) if len(off) else (0.0, 0.0)
     return _Place(s.distance_m, s.bearing_deg, s.in_corridor, min(left, 0.0), max(right, 0.0))
+
+
+def _inside(truth: Truth, pose: TruePose) -> bool:
+    """Whether the eyes are in, or just behind, what the walker has run into: no frame like that can be."""
+    for o in truth.obstacles:
+        if o.contact_ns is None or o.drop_off or pose.device_ns < o.contact_ns:
+            continue
+        if np.hypot(*(nearest_point(o.prism.footprint, pose.T_world_cpf[:2, 3]) - pose.T_world_cpf[:2, 3])) < PASSED_M:
+            return True
+    return False
 
 
 def _touched(o: TrueObstacle, scene: Scene) -> bool:

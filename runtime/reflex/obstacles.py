@@ -38,6 +38,8 @@ LOW_SHARE = 0.3  # of a cell's points below knee height that must be above the f
 WIDE_M = 1.2  # wider or longer than this: split by the corridor's edges
 RISE_SHARE = 0.4  # of the densest of the next bins: where a column's front begins
 COLUMN_SIGMAS = 0.4  # noise of a column's average in sigmas of one point: points in a patch err together
+STRAY_SHARE = 0.03
+DEEP_M = 0.6  # how far behind its front an obstacle's height is taken from
 SOLID_POINTS = 150  # evidence that needs no second look when it is near
 
 
@@ -221,7 +223,9 @@ def _sightings(grid: _Grid, labels: Labels, front: _Stixels, here: Here, sd_inve
     out = []
     for part, near in parts:
         own = np.zeros(labels.shape, bool)
-        own[part.column] = labels[part.column] == front.label[0]
+        # What lies far behind the front in the same direction isn't what one walks into, though it may be joined to it.
+        nearby = grid.edges_m[None, :-1] < (part.range_m + DEEP_M)[:, None]
+        own[part.column] = (labels[part.column] == front.label[0]) & nearby
         sighting = _sighting(grid, own, part, near, here, sd_inverse, whole=len(parts) == 1)
         if sighting is not None:
             out.append(sighting)
@@ -257,10 +261,10 @@ def _sighting(
 
 
 def _extent(heights: F64) -> tuple[float, float]:
-    """(bottom, top) in metres of a profile of area over height, leaving out a few per cent at both ends."""
+    """(bottom, top) in metres of a profile [HEIGHT_BINS] of area over height, without stray matches at either end."""
     share = np.cumsum(heights) / heights.sum()
-    first = int(np.searchsorted(share, 0.03))
-    last = int(np.searchsorted(share, 0.98))
+    first = int(np.searchsorted(share, STRAY_SHARE))
+    last = int(np.searchsorted(share, 1.0 - STRAY_SHARE))
     return first * HEIGHT_STEP_M, (last + 1) * HEIGHT_STEP_M
 
 

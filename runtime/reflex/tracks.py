@@ -31,6 +31,7 @@ NS_PER_S = 1_000_000_000
 GATE = 12.0  # squared sigmas
 NEAR_M = 2.0  # a solid sighting this near needs no second look
 FORGET_S = 8.0  # unseen, out of view
+REMEMBER_LOOK_S = 0.4  # what was hardly seen is hardly remembered: stereo's ghosts live for two or three looks
 FORGET_UNKNOWN_S = 4.0  # unseen, in view, but without depth there
 FORGET_MOVING_S = 2.0
 FORGET_UNCONFIRMED_S = 0.45
@@ -208,7 +209,7 @@ class Tracks:
             return True
         unseen_s = (now_ns - t.last_ns) / NS_PER_S
         t.free = t.free + 1 if state == "through" else t.free if state is None else 0
-        if t.free >= (FREE_LOOKS if t.confirmed else 1):
+        if t.free >= min(FREE_LOOKS, t.looks // 2):
             return False
         if not t.confirmed:
             return unseen_s < FORGET_UNCONFIRMED_S
@@ -219,7 +220,8 @@ class Tracks:
         ahead, _ = here.from_level(*t.at)
         if walking and ahead < -1.5:
             return False
-        return unseen_s < (FORGET_S if state != "unknown" else FORGET_UNKNOWN_S)
+        longest_s = FORGET_S if state != "unknown" else FORGET_UNKNOWN_S
+        return unseen_s < min(longest_s, REMEMBER_LOOK_S * (t.looks - 1))
 
 
 def _mm(value: float) -> float:
