@@ -115,6 +115,8 @@ def test_the_lock_files_hold_every_requirement_with_hashes() -> None:
     assert base <= locked("base.lock") <= locked("dev.lock")
     assert names([*extras["dev"], *extras["pyttsx3"]]) <= locked("dev.lock")
     assert locked("aria.lock") == names(extras["aria"])
+    asked = (ROOT / "requirements" / "aria.in").read_text().splitlines()
+    assert [line for line in asked if not line.startswith("#")] == extras["aria"]
 
 
 @pytest.fixture(scope="module")
