@@ -33,9 +33,9 @@ POSE_DRIFT = 0.01  # of the way
 JUMP_M = 0.3  # VIO found itself elsewhere: our frame stays, the alignment moves
 LONGEST_STEP_NS = 350_000_000  # between two views; beyond it the corners have left
 ACCEL_SD_MSEC2 = 0.3  # beyond what the tilt's uncertainty leaks of gravity
-ACCEL_LASTS_S = 0.5  # how long such an error keeps its sign
+ACCEL_LASTS_S = 0.8  # how long such an error keeps its sign
 WALK_SD_MSEC = 0.7  # with nothing to go by: people walk, anywhere
-LOST_SD_MSEC = 0.45  # a velocity less certain than this isn't told
+LOST_SD_MSEC = 0.3  # a velocity less certain than this isn't told: a bit over a second without sight
 GATE = 25.0  # chi-square of a translation against what accelerometer and speed led to expect
 AID_EVERY_S = 0.5
 AID_SD_MSEC = 0.03  # of a velocity, beyond what its covariance tells
@@ -199,7 +199,7 @@ class Odometry:
         self._x = F @ self._x + change
         variance = ACCEL_SD_MSEC2**2 + (GRAVITY_MSEC2 * now.tilt_sd_rad) ** 2
         self._P = F @ self._P @ F.T
-        self._P[[3, 4, 5], [3, 4, 5]] += variance * dt * min(ACCEL_LASTS_S, max(dt, 0.1) * 5)
+        self._P[[3, 4, 5], [3, 4, 5]] += variance * dt * ACCEL_LASTS_S
         self._motion_change = change
 
     def _look(self, dt: float, now: Attitude, last: Attitude, before: Corners, after: Corners, R: F64) -> None:

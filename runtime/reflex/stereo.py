@@ -25,10 +25,10 @@ U8 = NDArray[np.uint8]
 # Below zero: far places stay matchable while the alignment of the cameras is a little off.
 LOWEST_DISPARITY = -3
 BLOCK_PX = 5
-PATCH_PX = 11  # of the correlation check
-DETAIL_PX = 9  # what is smoother than this is shading
+PATCH_PX = 15  # of the correlation check
+DETAIL_PX = 13  # what is smoother than this is shading
 LEAST_ENERGY = 1.0  # grey levels^4; below it is quantisation
-LEAST_CORRELATION = 0.5  # pure noise reaches 0.3 at the best disparity, printed or woven texture 0.7 and more
+LEAST_CORRELATION = 0.45  # at a wrong disparity or of noise alone 0.3 at most; of texture 0.7 and more
 LEAST_DISPARITY_PX = 0.4  # everything beyond 80 m is said to be at 80 m: far, not unknown
 BORDER_PX = 4  # of the lens circle: vignetting makes false edges there
 LEAST_CORRELATION_DARK = 0.65  # smoothed noise correlates with itself
@@ -50,6 +50,7 @@ class StereoDepth:
     """
 
     def __init__(self, rig: Rig) -> None:
+        cv2.setNumThreads(1)  # the other core decodes, speaks and keeps the loop
         self.rectifier = Rectifier(rig)
         self.alignment = Alignment(self.rectifier)
         self._matcher = StereoMatcher(self.rectifier)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from world_looks import corridor, walked
+
+from handrail.runtime.reflex.quality import fingerprint, judge_frame
+from handrail.runtime.scene import FrameQuality
+
+U8 = NDArray[np.uint8]
+RNG = np.random.default_rng(4)
+
+
+def pair(kind: str = "textured", seed: int = 1, gen: int = 2) -> tuple[U8, U8]:
+    _, left, right = walked(seed, kind, 2.0, gen, stereo_hz=5.0).pairs[1]
+    return left, right
+
+
+def judge(left: U8, right: U8) -> FrameQuality:
+    return judge_frame(left, right, left.shape, None)
+
+
+def blurred(image: U8, sigma_px: float) -> U8:
+    return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma_px), dtype=np.uint8)
+
+
+def scaled(image: U8, gain: float, offset: float = 0.0) -> U8:
+    return np.clip(image * gain + offset, 0, 255).astype(np.uint8)
+
+
+def thumb(image: U8) -> U8:
+    """A finger on the lens: a glow without detail, and noise."""
+    return np.clip(blurred(image, 60) * 0.5 + RNG.normal(0, 2, image.shape), 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("kind", "seed", "gen"), [("textured", 1, 2), ("textured", 1, 1), ("dusk", 3, 2)])
+def test_ordinary_frames_and_dusk_are_usable(kind: str, seed: int, gen: int) -> None:
+    quality = judge(*pair(kind, seed, gen))
+    assert quality.usable and quality.reason is None
+    assert quality.mean > 5 and quality.contrast > 2 and quality.sharpness > 0.1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda x: np.zeros_like(x), "dark"),
+        (lambda x: scaled(x, 0.1), "dark"),
+        (lambda x: np.full_like(x, 255), "saturated"),
+        (lambda x: scaled(x, 4.0, 120), "saturated"),
+        (lambda x: blurred(x, 8), "blurred"),
+        (thumb, "covered"),
+    ],
+    ids=["black", "nearly black", "white", "glare", "blurred", "covered"],
+)
+def test_spoilt_frames_are_named(spoil: object, reason: str) -> None:
+    assert callable(spoil)
+    left, right = pair()
+    quality = judge(spoil(left), spoil(right))
+    assert not quality.usable
+    assert quality.reason == reason
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_one_covered_lens_is_enough(side: str) -> None:
+    left, right = pair()
+    quality = judge(thumb(left), right) if side == "left" else judge(left, thumb(right))
+    assert quality.reason == "covered"
+    dark = judge(np.zeros_like(left), right) if side == "left" else judge(left, np.zeros_like(right))
+    assert dark.reason == "covered"
+
+
+def test_the_same_pair_twice_is_a_frozen_camera_and_a_new_one_is_not() -> None:
+    left, right = pair()
+    before = fingerprint(left, right)
+    assert judge_frame(left, right, left.shape, before).reason == "frozen"
+    changed = right.copy()
+    changed[200, 200] ^= 1
+    assert judge_frame(left, changed, left.shape, before).usable
+
+
+def test_the_fingerprint_tells_left_from_right() -> None:
+    left, right = pair()
+    assert fingerprint(left, right) != fingerprint(right, left)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        np.zeros((480, 640), np.uint8), np.zeros((512, 512, 3), np.uint8),
+        np.zeros((512, 512), np.float32), np.zeros((0, 0), np.uint8),
+    ],
+    ids=["size", "colour", "float", "empty"],
+)
+def test_frames_of_the_wrong_shape_or_type_are_mismatched(other: U8) -> None:
+    left, _ = pair()
+    for quality in (judge_frame(left, other, left.shape, None), judge_frame(other, left, left.shape, None)):
+        assert quality.reason == "mismatched" and not quality.usable
+
+
+def test_real_frames_are_usable_and_the_same_spoilt_are_not() -> None:
+    for _, left, right in corridor().pairs:
+        assert judge(left, right).usable
+        assert judge(blurred(left, 6), blurred(right, 6)).reason == "blurred"
+        assert judge(left, thumb(right)).reason == "covered"
+        assert judge(scaled(left, 0.08), scaled(right, 0.08)).reason == "dark"
