@@ -144,8 +144,10 @@ def test_the_way_drifts_by_a_few_percent_and_says_so() -> None:
     drift = poses[-1].device_in_level_m - poses[0].device_in_level_m - way
     assert np.linalg.norm(way) > 3.0
     assert np.linalg.norm(drift) < 0.05 * np.linalg.norm(way)
-    growth = [np.trace(p.position_cov) for p in poses]
+    growth = [math.sqrt(np.trace(p.position_cov)) for p in poses]
     assert growth[-1] > growth[5] > 0
+    assert np.linalg.norm(drift) < 3 * growth[-1]
+    assert growth[-1] < 0.1 * np.linalg.norm(way)
 
 
 def test_the_stated_uncertainty_of_speed_is_not_smaller_than_the_error() -> None:
