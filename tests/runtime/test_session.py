@@ -1,0 +1,218 @@
+"""The whole path on virtual time, through real parts: world or recording, reflex, espeak-ng, WAV."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from handrail.runtime.events import (
+    AnyEvent,
+    Ended,
+    Fault,
+    FrameSkipped,
+    SceneChanged,
+    Seam,
+    Spoken,
+    State,
+    StateChanged,
+)
+from handrail.runtime.log import EventLog, read_log
+from handrail.runtime.replay import Hooks, replay
+from handrail.streams.clock import NS_PER_S
+from handrail.streams.errors import SourceError
+from handrail.streams.faults import Fault as Injected
+from handrail.streams.faults import FaultySource, What
+from handrail.streams.samples import ImageFrame, ImuBatch, Kind, Sample
+from handrail.streams.source import DecodePlan, Source, SourceInfo, open_source
+from handrail.streams.tape import write_tape
+
+ARIA = Path(__file__).parents[3] / "shared" / "data" / "aria"
+REAL = [ARIA / name for name in ("gen1/bedroom_profile9.vrs", "gen2/corridor_profile8.vrs", "gen1/kitchen_adt.vrs")]
+needs_recordings = pytest.mark.skipif(not ARIA.exists(), reason="the real recordings are not beside the repository")
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six seconds of a walk with things in the way, rendered once."""
+    return tape("world:7?kind=textured&seconds=6", tmp_path_factory.mktemp("tapes") / "walk.tape")
+
+
+@pytest.fixture(scope="module")
+def turning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A straight walk during which the head turns by up to 60 degrees to each side."""
+    return tape("world:5?kind=head-turn&seconds=8", tmp_path_factory.mktemp("tapes") / "turning.tape")
+
+
+@pytest.fixture(scope="module")
+def walked(walk: Path) -> list[AnyEvent]:
+    return events_of(f"tape:{walk}")
+
+
+def tape(uri: str, path: Path) -> Path:
+    async def render() -> None:
+        async with open_source(uri, DecodePlan()) as source:
+            await write_tape(path, source.info, DecodePlan(), source.captured())  # type: ignore[attr-defined]
+
+    asyncio.run(render())
+    return path
+
+
+def events_of(uri: str, wrap: Callable[[Source], Source] = lambda source: source) -> list[AnyEvent]:
+    events: list[AnyEvent] = []
+    replay(uri, hooks=Hooks(on_event=events.append, wrap=wrap))
+    return events
+
+
+def digest(events: list[AnyEvent]) -> str:
+    return hashlib.sha256(msgspec.json.encode(events)).hexdigest()
+
+
+def rounded(events: list[AnyEvent]) -> list[AnyEvent]:
+    """As the log keeps them."""
+    with tempfile.TemporaryDirectory() as folder, EventLog(Path(folder) / "log") as log:
+        for event in events:
+            log.append(event)
+        return list(read_log(log.path))
+
+
+class Changed:
+    """A source whose samples from a device time on are others."""
+
+    def __init__(self, source: Source, from_ns: int) -> None:
+        self._source, self._from_ns = source, from_ns
+
+    @property
+    def info(self) -> SourceInfo:
+        return self._source.info
+
+    async def samples(self) -> AsyncIterator[Sample]:
+        noise = np.random.default_rng(1)
+        async for sample in self._source.samples():
+            payload = sample.payload
+            if sample.device_ns >= self._from_ns:
+                match payload:
+                    case ImageFrame(pixels) if pixels is not None:
+                        payload = replace(payload, pixels=noise.integers(0, 255, pixels.shape, dtype=np.uint8))
+                    case ImuBatch():
+                        payload = replace(payload, gyro_radsec=payload.gyro_radsec + 0.5)
+                    case _:
+                        pass
+            yield replace(sample, payload=payload)
+
+
+@needs_recordings
+@pytest.mark.parametrize("path", REAL, ids=lambda p: p.stem)
+def test_every_stream_of_a_recording_is_counted(path: Path) -> None:
+    events = events_of(f"vrs:{path}")
+    ended = events[-1]
+    assert isinstance(ended, Ended)
+    script = (
+        "import json, sys\n"
+        "from projectaria_tools.core import data_provider\n"
+        "p = data_provider.create_vrs_data_provider(sys.argv[1])\n"
+        "counts = {p.get_label_from_stream_id(s): p.get_num_data(s) for s in p.get_all_streams()}\n"
+        "open(sys.argv[2], 'w').write(json.dumps(counts))\n"
+    )
+    out = Path(os.environ.get("TMPDIR", "/tmp")) / f"counts-{os.getpid()}.json"
+    subprocess.run([sys.executable, "-c", script, str(path), str(out)], check=True, capture_output=True)
+    assert {label: count.received for label, count in ended.streams.items()} == json.loads(out.read_text())
+    out.unlink()
+    assert any(isinstance(e, SceneChanged) for e in events)
+
+
+def test_a_walk_with_things_in_the_way_is_warned_of_them(walked: list[AnyEvent]) -> None:
+    assert any(isinstance(e, Spoken) and e.kind == "hazard" for e in walked)
+    assert not any(isinstance(e, Fault) for e in walked)
+    assert [e.state for e in walked if isinstance(e, StateChanged)] == [State.SEEING]
+
+
+def test_the_same_walk_gives_the_same_log_and_sound_bit_for_bit_under_any_hash_seed(
+    walk: Path, walked: list[AnyEvent], tmp_path: Path
+) -> None:
+    for hash_seed in ("0", "77"):
+        subprocess.run(
+            [sys.executable, "-m", "handrail.runtime.cli", "replay", f"tape:{walk}", "--no-report", "--out",
+             str(tmp_path / hash_seed)],
+            check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        )  # fmt: skip
+    for name in ("events.jsonl", "guidance.wav"):
+        assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "77" / name).read_bytes()
+    assert digest(list(read_log(tmp_path / "0" / "events.jsonl"))) == digest(rounded(walked))
+
+
+def test_samples_after_a_time_change_no_event_before_it(walk: Path, walked: list[AnyEvent]) -> None:
+    plain = walked
+    first = plain[0].first_device_ns  # type: ignore[union-attr]
+    at_ns = 3 * NS_PER_S
+    other = events_of(f"tape:{walk}", lambda source: Changed(source, first + at_ns))
+    before = [e for e in plain if e.t_ns < at_ns]
+    assert msgspec.json.encode(before) == msgspec.json.encode([e for e in other if e.t_ns < at_ns])
+    assert digest(plain) != digest(other)
+    assert len(before) > 25
+
+
+def test_frames_delayed_by_three_seconds_come_out_stale(walk: Path) -> None:
+    late = Injected(Kind.SLAM, What.DELAYED, 0.0, 60.0, amount_s=3.0)
+    events = events_of(f"tape:{walk}", lambda source: FaultySource(source, [late]))
+    assert {e.reason for e in events if isinstance(e, FrameSkipped)} <= {"stale", "superseded"}
+    assert sum(isinstance(e, FrameSkipped) and e.reason == "stale" for e in events) > 30
+    assert not any(isinstance(e, SceneChanged) for e in events)
+    assert any(isinstance(e, StateChanged) and e.state is State.BLIND for e in events)
+    assert not any(isinstance(e, Spoken) and e.kind == "hazard" for e in events)
+
+
+def test_turning_the_head_while_walking_straight_moves_nothing_to_another_side(turning: Path) -> None:
+    scenes = [e.scene for e in events_of(f"tape:{turning}") if isinstance(e, SceneChanged)]
+    walking = [s for s in scenes if s.wearer.travel_rad is not None]
+    assert len(walking) > 30
+    turned = max(abs(s.wearer.nose_rad - s.wearer.reference_rad) for s in walking)
+    assert turned > np.radians(35)
+    bearings: dict[int, list[float]] = {}
+    for s in walking:
+        for o in s.obstacles:
+            distance_m, bearing_deg = o.seen_from(s.wearer)
+            if o.confirmed and 1.0 < distance_m < 4.0 and abs(bearing_deg) < 150:
+                bearings.setdefault(o.id, []).append(bearing_deg)
+    assert bearings
+    for told in bearings.values():
+        sides = {np.sign(b) for b in told if abs(b) > 15}
+        assert len(sides) <= 1, told
+
+
+def test_the_travel_heading_stays_while_the_head_turns(turning: Path) -> None:
+    scenes = [e.scene for e in events_of(f"tape:{turning}") if isinstance(e, SceneChanged)]
+    headings = [s.wearer.travel_rad for s in scenes if s.wearer.travel_rad is not None]
+    assert np.degrees(np.ptp(headings[10:])) < 15
+
+
+@needs_recordings
+def test_a_loop_is_a_seam_and_the_scene_starts_anew() -> None:
+    events = events_of(f"vrs:{REAL[1]}?loop=3")
+    seams = [e for e in events if isinstance(e, Seam)]
+    assert len(seams) == 2
+    for seam in seams:
+        after = next(e for e in events if isinstance(e, SceneChanged) and e.t_ns > seam.t_ns)
+        assert all(o.looks == 1 for o in after.scene.obstacles)
+
+
+def test_times_never_run_backwards_in_the_log(walked: list[AnyEvent]) -> None:
+    assert all(a.t_ns <= b.t_ns for a, b in itertools.pairwise(walked))
+
+
+def test_a_source_that_is_none_is_one_clear_error() -> None:
+    for uri in ("nonsense", "vrs:", "world:x", "tape:nowhere.tape", "aria://gen3"):
+        with pytest.raises(SourceError):
+            events_of(uri)
