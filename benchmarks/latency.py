@@ -31,7 +31,7 @@ from handrail.streams.samples import Kind
 from handrail.streams.source import DECLARED_DELAY_MS, SourceInfo
 
 PROMISED_P95_MS = 150.0
-WALK = "world:{seed}?kind={kind}&seconds=20&gen=2"  # the same walks as in the world bench
+WALK = "world:{seed}?kind={kind}&seconds=12&gen=2"  # the same walks as in the world bench
 KINDS = ("textured", "mixed", "step-down", "head-bar", "dusk", "pole")
 MS = 1e6
 

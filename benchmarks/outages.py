@@ -27,7 +27,7 @@ from handrail.runtime.speech.phrases import Notice
 from handrail.streams.faults import Fault, FaultySource, What
 from handrail.streams.samples import Kind
 
-WALK = "world:{seed}?kind=free&seconds=20&gen=2"
+WALK = "world:{seed}?kind=free&seconds=12&gen=2"
 FIRST_WALK, WALKS = 1000, 8  # rendered once, used again with other outages
 KINDS = (What.GAP, What.GAP, What.BLACK, What.SATURATED, What.FREEZE)
 EARCON_S, WORDS_S, BACK_S = 0.5, 1.5, 1.0
@@ -50,8 +50,8 @@ class Found:
     misses: list[str] = field(default_factory=list)
 
 
-def outages_of(seed: int, length_s: float = 19.0) -> list[Fault]:
-    """Three to five outages with pauses of sight between them."""
+def outages_of(seed: int, length_s: float = 11.5) -> list[Fault]:
+    """Two or three outages with pauses of sight between them."""
     dice = random.Random(seed)  # noqa: S311 - reproducible, not secret
     faults: list[Fault] = []
     at = dice.uniform(1.5, 2.5)
@@ -115,12 +115,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_outages(count: int, seed: int = 0, processes: int | None = None) -> Found:
-    """Sessions of 20 s until ``count`` outages have been heard of or missed."""
+    """Sessions of 12 s until ``count`` outages have been heard of or missed."""
     for walk in range(WALKS):
         tape_of(WALK.format(seed=FIRST_WALK + walk))
     total, next_seed = Found(), seed
     while total.outages < count:
-        batch = max(1, (count - total.outages) // 3)
+        batch = max(1, (count - total.outages) // 2)
         jobs = [Job((next_seed + i) % WALKS, next_seed + i) for i in range(batch)]
         next_seed += batch
         for found in run_jobs(run_job, jobs, "outages", processes):

@@ -157,7 +157,7 @@ def _told(o: TrueObstacle, truth: Truth, events: list[AnyEvent], before_s: float
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", default="1000:1020", metavar="A:B", help="first and one past the last (1000:1020)")
     parser.add_argument("--kinds", default="all", help="comma-separated, or all: " + ", ".join(KINDS))
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each walk (20)")
+    parser.add_argument("--seconds", type=float, default=12.0, help="of each walk (12)")
     parser.add_argument("--gen", type=int, choices=(1, 2), default=2, help="of the glasses (2)")
     parser.add_argument("--jobs", type=int, default=None, help="processes (all cores)")
 
