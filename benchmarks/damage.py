@@ -1,43 +1,64 @@
-"""Damaged copies of real recordings, each pulled to its end: the main process must live and every end must be told.
-
-    result = run_damage(500, seed=0)
+"""Damaged copies of real recordings, each replayed to its end: the main process must live, and every end must be told.
 
 Four kinds of damage in turn: one byte, a burst of 64 bytes, a block of 4 KiB zeroed, the file cut short. The native
-readers die on some of them; what is shown here is that the process which speaks to the wearer does not. Everything is
-pulled on a virtual loop in this very process. Knows nothing of what is done with samples.
+readers die on some of them; what is shown here is that the process which speaks to the wearer does not. A copy is
+either refused with one clear line, or replayed: then whatever the reader lost is a fault event *and* a spoken line.
+Each replay runs on a virtual loop in this very process (or a worker's, whose death would be noticed).
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from handrail.streams.clock import run_virtual
-from handrail.streams.errors import HandrailError, MissingDependencyError
-from handrail.streams.samples import Notice
-from handrail.streams.source import DecodePlan, open_source
+from handrail.benchmarks.command import Outcome
+from handrail.benchmarks.parallel import run_jobs
+from handrail.runtime.events import AnyEvent, Ended, Fault, Spoken
+from handrail.runtime.replay import Hooks, replay
+from handrail.streams.errors import HandrailError, MissingDependencyError, SourceError
+from handrail.streams.source import DecodePlan
 
 KINDS = ("byte", "burst", "zeroed", "truncated")
 EVERYTHING = DecodePlan(stereo_hz=30.0, rgb_hz=10.0)  # most native code per copy
 RECORDINGS = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "aria"
 
 
-@dataclass(slots=True)
-class DamageResult:
-    count: int
+@dataclass(frozen=True, slots=True)
+class Job:
+    original: Path
+    index: int
     seed: int
-    refused: int = 0  # one clear error at the opening
-    faulted: int = 0  # read, with at least one Notice("fault")
-    whole: int = 0  # read without a fault: the damage lay where nobody looks, or is truncation that left whole records
-    failures: list[str] = field(default_factory=list)  # one line each: which copy, and what went wrong
-    messages: dict[str, str] = field(default_factory=dict)  # copy -> its error or first fault
 
     @property
-    def passed(self) -> bool:
-        return not self.failures and self.refused + self.faulted + self.whole == self.count
+    def kind(self) -> str:
+        return KINDS[self.index % len(KINDS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    name: str  # which copy, and what was done to it
+    end: Literal["refused", "faulted", "whole", "failed"]
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DamageResult:
+    verdicts: tuple[Verdict, ...] = field(default=())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        found = Counter(v.end for v in self.verdicts)
+        return {end: found[end] for end in ("refused", "faulted", "whole", "failed")}  # type: ignore[index]
+
+    @property
+    def failures(self) -> list[str]:
+        return [f"{v.name}: {v.message}" for v in self.verdicts if v.end == "failed"]
 
 
 def recordings() -> list[Path]:
@@ -45,69 +66,71 @@ def recordings() -> list[Path]:
     return sorted(RECORDINGS.glob("gen*/*.vrs"))
 
 
-def run_damage(count: int, seed: int, originals: Sequence[Path] | None = None) -> DamageResult:
-    """Raises FileNotFoundError where there are no recordings, MissingDependencyError without projectaria_tools."""
+def run_damage(
+    count: int, seed: int, originals: Sequence[Path] | None = None, processes: int | None = 1
+) -> DamageResult:
+    """Raises SourceError where there are no recordings, MissingDependencyError without projectaria_tools."""
     originals = recordings() if originals is None else originals
     if not originals:
-        raise FileNotFoundError(f"expected recordings in {RECORDINGS}, found none")
-    result = DamageResult(count, seed)
+        raise SourceError("expected recordings in ../shared/data/aria, found none: there is nothing to damage")
+    jobs = [Job(originals[(i // len(KINDS)) % len(originals)], i, seed) for i in range(count)]
+    return DamageResult(tuple(run_jobs(judge, jobs, "damaged copies", processes)))
+
+
+def damaged(job: Job) -> tuple[str, bytes]:
+    """Name and content of a copy; the same for the same seed."""
+    dice = random.Random(f"{job.seed} {job.index}")  # noqa: S311 - reproducible, not secret
+    content = bytearray(job.original.read_bytes())
+    at = dice.randrange(len(content))
+    match job.kind:
+        case "byte":
+            content[at] ^= dice.randrange(1, 256)
+        case "burst":
+            content[at : at + 64] = dice.randbytes(len(content[at : at + 64]))
+        case "zeroed":
+            content[at : at + 4096] = bytes(len(content[at : at + 4096]))
+        case _:
+            del content[at:]
+    return f"{job.index}: {job.original.name}, {job.kind} at {at}", bytes(content)
+
+
+def judge(job: Job) -> Verdict:
+    """Replay one copy to its end."""
+    name, content = damaged(job)
+    events: list[AnyEvent] = []
     with tempfile.TemporaryDirectory(prefix="handrail-damage-") as folder:
-        for name, content in damaged(originals, count, seed):
-            copy = Path(folder) / "copy.vrs"
-            copy.write_bytes(content)
-            _judge(name, copy, result)
-    return result
+        copy = Path(folder) / "copy.vrs"
+        copy.write_bytes(content)
+        try:
+            replay(f"vrs:{copy}", plan=EVERYTHING, hooks=Hooks(on_event=events.append))
+        except MissingDependencyError:
+            raise
+        except HandrailError as e:
+            one_line = "\n" not in str(e)
+            return Verdict(name, "refused" if one_line else "failed", str(e).replace(str(copy), copy.name))
+        except Exception as e:  # whatever else comes out is what this looks for
+            return Verdict(name, "failed", f"{type(e).__name__}: {e}")
+    return _told(name, events)
 
 
-def damaged(originals: Sequence[Path], count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each copy; the same for the same seed."""
-    dice = random.Random(seed)  # noqa: S311 - reproducible, not secret
-    contents = [path.read_bytes() for path in originals]
-    for i in range(count):
-        kind, which = KINDS[i % len(KINDS)], (i // len(KINDS)) % len(contents)
-        content = bytearray(contents[which])
-        at = dice.randrange(len(content))
-        match kind:
-            case "byte":
-                content[at] ^= dice.randrange(1, 256)
-            case "burst":
-                content[at : at + 64] = dice.randbytes(len(content[at : at + 64]))
-            case "zeroed":
-                content[at : at + 4096] = bytes(len(content[at : at + 4096]))
-            case _:
-                del content[at:]
-        yield f"{i}: {originals[which].name}, {kind} at {at}", bytes(content)
+def _told(name: str, events: list[AnyEvent]) -> Verdict:
+    if not events or not isinstance(events[-1], Ended):
+        return Verdict(name, "failed", "the log has no end")
+    faults = [e for e in events if isinstance(e, Fault)]
+    if not faults:
+        return Verdict(name, "whole")  # the damage lies where nobody looks, or left whole records alone
+    if not any(isinstance(e, Spoken) and e.kind == "health" for e in events):
+        return Verdict(name, "failed", f"{faults[0].detail}: nothing was said about it")
+    return Verdict(name, "faulted", faults[0].detail)
 
 
-def _judge(name: str, copy: Path, result: DamageResult) -> None:
-    try:
-        faults = run_virtual(_pull(f"vrs:{copy}"))
-    except MissingDependencyError:
-        raise
-    except HandrailError as e:
-        result.refused += 1
-        result.messages[name] = str(e).replace(str(copy), copy.name)
-        if "\n" in str(e):
-            result.failures.append(f"{name}: more than one line: {str(e)!r}")
-    except Exception as e:  # whatever else comes out is what this looks for
-        result.failures.append(f"{name}: {type(e).__name__}: {e}")
-    else:
-        result.faulted += bool(faults)
-        result.whole += not faults
-        if faults:
-            result.messages[name] = faults[0]
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--count", type=int, default=500, help="damaged copies (500)")
+    parser.add_argument("--seed", type=int, default=0, help="of the damage (0)")
 
 
-async def _pull(uri: str) -> list[str]:
-    """Read to the end; the faults told. Raises AssertionError where the stream of samples breaks its word."""
-    faults: list[str] = []
-    ended, host_ns = False, 0
-    async with open_source(uri, EVERYTHING) as source:
-        async for sample in source.samples():
-            assert not ended and sample.host_ns >= host_ns, "samples after the end or out of order"
-            host_ns = sample.host_ns
-            if isinstance(sample.payload, Notice):
-                ended = sample.payload.what == "end"
-                faults += [sample.payload.detail] if sample.payload.what == "fault" else []
-    assert ended, "no Notice('end')"
-    return faults
+def run(args: argparse.Namespace) -> Outcome:
+    result = run_damage(args.count, args.seed, processes=None)
+    figures = {"copies": args.count, "seed": args.seed, **result.counts, "failures": result.failures}
+    line = ", ".join(f"{n} {end}" for end, n in result.counts.items())
+    return Outcome(figures, not result.failures, f"{args.count} damaged copies: {line}")

@@ -411,15 +411,6 @@ def test_a_recording_cut_short_says_so_and_what_is_left_is_read(tmp_path: Path) 
     assert 0 < counts(samples)["imu-left"] < 239
 
 
-@needs_recordings
-def test_damaged_copies_end_in_an_error_or_a_fault_or_are_whole() -> None:
-    from handrail.benchmarks.damage import run_damage
-
-    result = run_damage(12, seed=7, originals=ALL)
-    assert result.passed, result.failures
-    assert result.refused + result.faulted >= 3
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
