@@ -54,7 +54,7 @@ class DamageResult:
     @property
     def counts(self) -> dict[str, int]:
         found = Counter(v.end for v in self.verdicts)
-        return {end: found[end] for end in ("refused", "faulted", "whole", "failed")}  # type: ignore[index]
+        return {end: found[end] for end in ("refused", "faulted", "whole", "failed")}
 
     @property
     def failures(self) -> list[str]:

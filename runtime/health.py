@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from handrail.runtime.events import Event, State, StateChanged
+from handrail.runtime.events import AnyEvent, State, StateChanged
 from handrail.runtime.scene import Scene
 from handrail.runtime.speech.phrases import Notice
 from handrail.runtime.speech.speech import Speech, Tone
@@ -211,7 +211,7 @@ def _lasted(since_ns: int | None, now: int, seconds: float) -> bool:
 class Watch:
     """``Health`` on the running loop's timers, from when it is made until closed: its decisions are told and logged."""
 
-    def __init__(self, speech: Speech, emit: Callable[[Event], None], start_ns: int) -> None:
+    def __init__(self, speech: Speech, emit: Callable[[AnyEvent], None], start_ns: int) -> None:
         self._health = Health(start_ns)
         self._speech = speech
         self._emit = emit

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from handrail.device.phrase_cache import PhraseCache
 from handrail.device.sound import Playback, Sound, Speaker, Voice
-from handrail.runtime.events import Event, Fault, Priority, Queued, Spoken, Unsaid
+from handrail.runtime.events import AnyEvent, Fault, Priority, Queued, Spoken, Unsaid
 from handrail.runtime.speech.phrases import NOTICE_PRIORITY, READY, SHORTEST, Notice
 from handrail.runtime.speech.queue import QueueStatistics, SpeechQueue
 from handrail.runtime.speech.sounds import Sounds
@@ -54,7 +54,7 @@ class Player:
         speaker: Speaker,
         rate_wpm: int,
         render_ms: float,
-        emit: Callable[[Event], None],
+        emit: Callable[[AnyEvent], None],
         start_ns: int,
         moment: Callable[[int], Moment],
         dropped: Callable[[Utterance, Unspoken], None],

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from handrail.device.sound import Playback, Sound, Speaker
-from handrail.runtime.events import Event, Fault, SoundEnded, SoundStarted
+from handrail.runtime.events import AnyEvent, Fault, SoundEnded, SoundStarted
 from handrail.streams.clock import NS_PER_S, now_ns
 
 CHECK_S = 0.05  # between looks while it plays
@@ -21,7 +21,7 @@ HUNG_S = 1.0  # a sound that hasn't ended so long after its end: the speaker is 
 class Sounds:
     """Plays on a speaker; a failed or hung one is a fault event, once for each reason."""
 
-    def __init__(self, speaker: Speaker, emit: Callable[[Event], None], start_ns: int) -> None:
+    def __init__(self, speaker: Speaker, emit: Callable[[AnyEvent], None], start_ns: int) -> None:
         self._speaker = speaker
         self._emit = emit
         self._start_ns = start_ns
