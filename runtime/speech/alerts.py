@@ -19,14 +19,12 @@ from handrail.runtime.events import Priority
 from handrail.runtime.scene import CORRIDOR_HALF_WIDTH_M, Band, Closing, Obstacle, Scene, Thing, Wearer, closing
 
 NOW_S = 2.0  # contact sooner than this cuts in, and repeats the earcon unless the wearer slows
-EARCON_END_S = 1.5  # before contact, the earcon has ended
 PHRASE_END_S = 0.9  # before contact, the phrase has ended
 STAIRS_GATE_M = 3.0  # at 1.3 m/s, scaled with speed
 OUT_M = 20.0  # outdoors: farther away than this, a thing may be told again; scaled with speed
 FORGET_S = 20.0  # so long out of the way, it may be told again
 REPEAT_S = 0.7  # between repeats of the earcon
 SPACING_S = 0.6  # between the earcons of two things; half of it when the second is a NOW
-AGAIN_S = 1.5  # before something whose words went unsaid is told again
 SLOWED = 0.8  # of the speed when told: the wearer has understood
 SAME_PLACE_M = 0.7  # a new track this near to a told one is the same thing (a desk comes in pieces)
 HELD_GAP_S = 0.35  # the rule "has held since" survives a gap of so long: three frames
@@ -101,10 +99,10 @@ class Memory(msgspec.Struct, frozen=True):
         )
 
 
-def in_way(o: Obstacle, w: Wearer) -> Closing | None:
-    """How it comes nearer, when going on as now brings it within the corridor; else None."""
+def in_way(o: Obstacle, w: Wearer, slack_m: float = 0.0) -> Closing | None:
+    """How it comes nearer, when going on as now brings it within the corridor, ``slack_m`` beside included."""
     c = closing(o, w)
-    return c if c is not None and c.along_m > 0 and c.across_m <= CORRIDOR_HALF_WIDTH_M else None
+    return c if c is not None and c.along_m > 0 and c.across_m <= CORRIDOR_HALF_WIDTH_M + slack_m else None
 
 
 def cautious_s(o: Obstacle, w: Wearer, c: Closing) -> float:
@@ -148,13 +146,13 @@ def decide(scene: Scene, memory: Memory, rules: Rules) -> tuple[Alert | None, Me
     seen.sort(key=lambda oh: (oh[1].priority, -oh[1].severity, oh[1].contact_s, oh[0].id))
     for o, h in seen:
         told = _find(memory.told, o, w)
-        words = told is None or (not told.said and now - told.told_device_ns >= AGAIN_S * NS)
+        words = told is None or (not told.said and now - told.told_device_ns >= REPEAT_S * NS)
         if not words and not (told is not None and _repeats(told, h, w, now)):
             continue
         if not _spaced(memory, h, now):
             continue
         first = next((held.first_device_ns for held in memory.held if held.id == o.id), now)
-        return Alert(o, h, first, words), _remembered(memory, told, o, scene)
+        return Alert(o, h, first, words), _remembered(memory, told, words, o, scene)
     return None, memory
 
 
@@ -234,11 +232,11 @@ def _refreshed(memory: Memory, scene: Scene, hazards: list[tuple[Obstacle, Hazar
     return msgspec.structs.replace(memory, told=tuple(told), held=tuple(held))
 
 
-def _remembered(memory: Memory, old: Told | None, o: Obstacle, scene: Scene) -> Memory:
+def _remembered(memory: Memory, old: Told | None, words: bool, o: Obstacle, scene: Scene) -> Memory:
     w = scene.wearer
     new = Told(
         o.id, o.thing, o.band is Band.HEAD or (old is not None and old.head), o.x_m, o.y_m, w.position_sd_m,
-        w.speed_msec, scene.device_ns, scene.device_ns, True,
+        w.speed_msec, scene.device_ns, scene.device_ns, words or (old is not None and old.said),
     )  # fmt: skip
     told = (*(t for t in memory.told if t is not old), new)[-MOST_TOLD:]
     return msgspec.structs.replace(memory, told=told, earcon_device_ns=scene.device_ns)

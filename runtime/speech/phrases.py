@@ -15,7 +15,7 @@ import msgspec
 
 from handrail.runtime import config
 from handrail.runtime.events import Priority
-from handrail.runtime.scene import Obstacle, Wearer
+from handrail.runtime.scene import Obstacle, Wearer, wrap_deg
 from handrail.runtime.speech.alerts import (
     PHRASE_END_S,
     SAME_PLACE_M,
@@ -29,6 +29,7 @@ from handrail.runtime.speech.alerts import (
 from handrail.runtime.speech.utterance import MAX_AGE_NS, Frame, Moment, Say, Silence, Unspoken, Words
 
 MOST_WORDS = 5
+SLACK_M = 0.3  # once told, a thing so far beside the corridor is still worth its words: it may be one frame's noise
 AHEAD_DEG = 15.0  # half an hour on the clock face
 SIDE_DEG = 8.0  # beyond this "left" or "right"; within it "ahead"
 FORBIDDEN = ("safe", "clear", "here", "there", "as you can see")  # never in anything said
@@ -91,9 +92,10 @@ def hazard_words(alert: Alert, wearer: config.Wearer) -> Words:
         if moment.now_ns - seen_ns > MAX_AGE_NS:
             return Silence(Unspoken.EXPIRED)
         w = advanced(walking(moment.scene.wearer), (moment.now_ns - moment.captured_ns) / 1e9)
-        c = in_way(o, w)
+        c = in_way(o, w, SLACK_M)
         if c is None:
             return Silence(Unspoken.INVALID)
+        o = _doubted(o, alert.obstacle, w)
         text = hazard_text(o, w, alert.hazard.rule, wearer, cautious_s(o, w, c) - PHRASE_END_S)
         frame = None if alert.hazard.rule == "drop_off" else Frame.of(w)
         return Say(text, frame, seen_ns, o.last_device_ns)
@@ -112,8 +114,10 @@ def hazard_text(o: Obstacle, w: Wearer, rule: str, wearer: config.Wearer, time_s
 
 def _candidates(o: Obstacle, w: Wearer, rule: str, wearer: config.Wearer) -> list[str]:
     distance_m, bearing = o.seen_from(w)
-    side = _side(bearing, o.bearing_sd_deg)
-    where = direction(bearing, o.bearing_sd_deg, wearer)
+    # The nearest point of a wide thing, a bar across the way, may be anywhere along it: no side to be relied on.
+    sd_deg = max(o.bearing_sd_deg, math.degrees(math.atan2(0.25 * o.width_m, distance_m)))
+    side = _side(bearing, sd_deg)
+    where = direction(bearing, sd_deg, wearer)
     if rule == "drop_off":
         return ["Stop. Step down.", SHORTEST["drop_off"]]
     if rule == "head":
@@ -184,6 +188,14 @@ def _sentence(name: str, where: str, rest: str) -> str:
     return ", ".join(p for p in (head, "" if plain else where, rest) if p) + "."
 
 
+def _doubted(o: Obstacle, told: Obstacle, w: Wearer) -> Obstacle:
+    """Two looks must agree about the side of a still thing: how far they are apart counts as uncertainty."""
+    if o.moving or told.moving:
+        return o
+    apart_deg = abs(wrap_deg(o.seen_from(w)[1] - told.seen_from(w)[1]))
+    return msgspec.structs.replace(o, bearing_sd_deg=max(o.bearing_sd_deg, apart_deg / 2))
+
+
 def _same(old: Obstacle, now: tuple[Obstacle, ...]) -> Obstacle | None:
     """The obstacle in the newest scene: by its track, else by thing and place."""
     for o in now:
@@ -191,7 +203,7 @@ def _same(old: Obstacle, now: tuple[Obstacle, ...]) -> Obstacle | None:
             return o
     for o in now:
         near = math.hypot(o.x_m - old.x_m, o.y_m - old.y_m) <= SAME_PLACE_M
-        if o.thing is old.thing and o.confirmed and near:
+        if o.thing is old.thing and near:
             return o
     return None
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from handrail.device import earcons
 from handrail.device.sound import Sound, Speaker, Voice
 from handrail.runtime.config import Config
-from handrail.runtime.events import Alerted, Event, Priority
+from handrail.runtime.events import Alerted, AnyEvent, Priority
 from handrail.runtime.scene import Band, Scene, Thing
 from handrail.runtime.speech.alerts import Alert, Memory, decide
 from handrail.runtime.speech.phrases import SHORTEST, Notice, hazard_words, rules_for
@@ -57,7 +57,7 @@ class Speech:
         config: Config,
         voice: Voice,
         speaker: Speaker,
-        emit: Callable[[Event], None],
+        emit: Callable[[AnyEvent], None],
         start_ns: int,
         render_ms: float = 0.0,
     ) -> None:

@@ -22,11 +22,11 @@ def walker(
 def thing(
     x_m: float, y_m: float = 0.0, *, id: int = 1, thing: Thing = Thing.OBSTACLE, band: Band = Band.WAIST,
     velocity: tuple[float, float] | None = None, confirmed: bool = True, seen_ns: int = 0, label: str | None = None,
-    distance_sd_m: float = 0.1, bearing_sd_deg: float = 1.0,
+    distance_sd_m: float = 0.1, bearing_sd_deg: float = 1.0, width_m: float = 0.4,
 ) -> Obstacle:  # fmt: skip
     vx, vy = velocity or (0.0, 0.0)
     return Obstacle(
-        id, thing, band, x_m, y_m, distance_sd_m, bearing_sd_deg, 0.4, 1.2, 0.0, vx, vy, velocity is not None, 5,
+        id, thing, band, x_m, y_m, distance_sd_m, bearing_sd_deg, width_m, 1.2, 0.0, vx, vy, velocity is not None, 5,
         confirmed, 0, seen_ns, label,
     )  # fmt: skip
 

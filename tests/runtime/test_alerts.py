@@ -129,8 +129,10 @@ def test_words_that_went_unsaid_may_be_told_again_after_a_while() -> None:
     assert alert is not None
     memory = memory.unsaid(1)
     soon, memory = decide(look(0.5, walker(), thing(3.5, seen_ns=at(0.5))), memory, RULES)
-    later, memory = decide(look(1.6, walker(), thing(3.5, seen_ns=at(1.6))), memory, RULES)
+    later, memory = decide(look(0.8, walker(), thing(3.5, seen_ns=at(0.8))), memory, RULES)
     assert soon is None and later is not None and later.words
+    repeat, memory = decide(look(1.6, walker(1.2), thing(3.5, seen_ns=at(1.6))), memory, RULES)
+    assert repeat is not None and not repeat.words
 
 
 def test_one_alert_a_look_and_the_drop_off_goes_first() -> None:

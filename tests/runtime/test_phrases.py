@@ -88,6 +88,7 @@ def test_a_mirrored_scene_gives_the_mirrored_sentence(
     [
         (thing(3.0, thing=Thing.DROP_OFF), "drop_off", CLOCK, "Stop. Step down."),
         (thing(2.0, -0.4, band=Band.HEAD), "head", CLOCK, "Head height, right."),
+        (thing(2.0, -0.4, band=Band.HEAD, width_m=1.5), "head", CLOCK, "Head height, ahead."),
         (thing(3.0), "contact", CLOCK, "Obstacle, three metres."),
         (thing(3.0), "contact", config.Wearer(units="steps"), "Obstacle, four steps."),
         (thing(2.0, 3.46, label="person"), "approaching", CLOCK, "Person, ten o'clock, coming closer."),
@@ -153,6 +154,13 @@ def test_nothing_is_said_of_what_is_gone_out_of_the_way_or_was_seen_too_long_ago
     assert words_at(thing(3.0), thing(3.0, seen_ns=0), 1.05) == Silence(Unspoken.EXPIRED)
     standing = walker(travel_deg=None)
     assert words_at(thing(3.0), thing(3.0, seen_ns=NS_PER_S), 1.1, w=standing) == Silence(Unspoken.INVALID)
+
+
+def test_a_side_about_which_two_looks_disagree_is_not_said() -> None:
+    first, later = thing(3.0, 0.4, band=Band.HEAD), thing(3.0, -0.42, band=Band.HEAD, seen_ns=NS_PER_S)
+    alert = Alert(first, Hazard("head", Priority.NOW, 1, 3.0), 0, True)
+    said = hazard_words(alert, CLOCK)(Moment(NS_PER_S, look(1.0, walker(speed_msec=0.5), later), NS_PER_S))
+    assert isinstance(said, Say) and said.text == "Head height, ahead."
 
 
 def test_a_reborn_track_at_the_same_place_is_spoken_of_as_the_same_thing() -> None:
