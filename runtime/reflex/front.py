@@ -47,9 +47,9 @@ class Front:
 def lay_front(x: F64, y: F64, weight: F64, noise_m: float, end_m: float) -> Front:
     """Through points [N], ordered along the front, each off by ``noise_m``; it ends ``end_m`` beyond the last ones."""
     line = _line(x, y, weight)
-    for _ in range(2):
+    for _ in range(5):
         off = np.abs((y - line.y) * math.cos(line.angle) - (x - line.x) * math.sin(line.angle))
-        kept = off < OUTLIER_SIGMAS * noise_m
+        kept = off < max(OUTLIER_SIGMAS * noise_m, 0.7 * float(off.max()))  # the farthest first: they pull the line
         if kept.all() or kept.sum() < 2:
             break
         x, y, weight = x[kept], y[kept], weight[kept]

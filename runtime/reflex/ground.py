@@ -28,7 +28,8 @@ UNSEEN_HEIGHT_M, UNSEEN_HEIGHT_SD_M = 1.6, 0.2  # of a standing adult's eyes, wh
 FLOOR_SLOPE_SD_RAD = math.radians(1.0)  # of floors that people call level; gravity's own uncertainty comes on top
 SLOPE_MEMORY_S = 3.0  # gravity errors change with gait and turning
 NEAR_M = 4.0  # ground beyond moves nothing
-UNDERFOOT_M = 2.0  # where this much of it is seen, it decides first: what lies beyond may be a step down
+# What is underfoot decides first, and further ground joins it as long as it fits: it may be a step down.
+REACHES_M = (1.5, 2.2, 3.0, NEAR_M)
 STEPS_M = 0.4
 BLOCK = 4  # rays along each side of a block: 8 px, about one matching window
 GATE_SIGMAS = 2.5
@@ -36,6 +37,9 @@ GATE_SIGMAS = 2.5
 SYSTEMATIC_SD = np.array([0.006, math.radians(0.15), math.radians(0.15)])
 # So many neighbouring blocks err together (matching, calibration, the foot of a wall): they count as one.
 TOGETHER = 25.0
+OWN_FLOOR_M = 0.12
+USUAL_SHARE = 0.05  # a frame: half a second or two
+FORGET_USUAL_S = 20.0
 FEWEST_BLOCKS = 12
 STEEPEST_DOWN = -0.12  # v_z of rays that can meet near ground: a camera 1.1 m up sees no floor within 4 m above it
 
@@ -90,6 +94,8 @@ class GroundFilter:
         self._device_ns = 0
         self._candidate_m: float | None = None  # height of a floor seen once, not yet believed
         self._contradicted = 0  # frames in a row in which another floor was seen instead
+        self._usual: tuple[float, float] | None = None  # height above the floor, height of the floor, as last known
+        self._usual_ns = 0
         self._unseen_m = 0.0  # walked since the floor was seen
         self._unseen_s = 0.0
 
@@ -99,10 +105,14 @@ class GroundFilter:
         if self._state is not None:
             self._predict(rays.origin_m, pose, slope_sd)
             self._correct(blocks, rays.sd_inverse)
-        if self._state is None or self._contradicted:
-            self._acquire(blocks, rays.sd_inverse, slope_sd)
         self._origin_m = rays.origin_m.copy()
         self._device_ns = pose.device_ns
+        if self._state is None or self._contradicted:
+            self._acquire(blocks, rays.sd_inverse, slope_sd)
+        if self._state is not None and not self._unseen_s:
+            height = float(self._state[0])
+            usual = height if self._usual is None else self._usual[0] + USUAL_SHARE * (height - self._usual[0])
+            self._usual, self._usual_ns = (usual, float(rays.origin_m[2]) - height), pose.device_ns
         return self._floor(slope_sd)
 
     def _floor(self, slope_sd: float) -> Floor:
@@ -143,10 +153,10 @@ class GroundFilter:
         state, cov = prior, self._cov
         # Noise of a block's average: neighbours share windows, so 16 rays count as about three.
         sd = 0.6 * sd_inverse
-        for reach_m in (UNDERFOOT_M, NEAR_M, NEAR_M, NEAR_M):
+        for reach_m in REACHES_M:
             near, residual, J = _residuals(blocks, state, reach_m)
             spread = np.einsum("ni,ij,nj->n", J, cov, J)
-            gate = GATE_SIGMAS * np.sqrt(sd**2 + np.minimum(spread, (2.0 * sd) ** 2))
+            gate = GATE_SIGMAS * np.sqrt(sd**2 + np.minimum(spread, (1.5 * sd) ** 2))
             flat = np.abs(blocks.slope_ratio - 1.0) < 0.5 + blocks.slope_ratio_sd
             inside = near & flat & (np.abs(residual) < gate)
             if inside.sum() < FEWEST_BLOCKS:
@@ -170,6 +180,8 @@ class GroundFilter:
         height = _surface_underfoot(blocks, sd_inverse)
         if self._state is not None and (self._contradicted < 4 or height is None):
             return
+        if height is not None and not self._can_be(height):
+            height = None
         before, self._candidate_m = self._candidate_m, height
         if height is None or before is None or abs(height - before) > 0.15:
             return
@@ -178,6 +190,15 @@ class GroundFilter:
         self._contradicted = 0
         self._unseen_m = self._unseen_s = 0.0
         self._correct(blocks, sd_inverse)
+
+
+    def _can_be(self, height_m: float) -> bool:
+        """A floor is where it was, or as far below the eyes as the one before. What is neither is a floor that the
+        wearer isn't on: at the top of stairs the lower one fills the view, and would explain the edge away."""
+        if self._usual is None or self._device_ns - self._usual_ns > FORGET_USUAL_S * 1e9:
+            return True
+        usual_m, floor_z_m = self._usual
+        return abs(height_m - usual_m) < OWN_FLOOR_M or abs(self._origin_m[2] - height_m - floor_z_m) < OWN_FLOOR_M
 
 
 def _residuals(blocks: _Blocks, state: F64, reach_m: float) -> tuple[Mask, F64, F64]:

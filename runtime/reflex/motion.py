@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
 
-ACCELERATION_MSEC2 = 2.0  # how briskly people change their walk
+ACCELERATION_MSEC2 = 1.0  # how briskly people change their walk
 FIRST_SPEED_SD_MSEC = 1.0
 START_MSEC, STOP_MSEC = 0.45, 0.25
-START_SIGMAS = 3.5
-START_LOOKS, STOP_LOOKS = 4, 4
+START_SIGMAS = 3.0
+START_LOOKS, STOP_LOOKS = 3, 4
 SHORTEST_WAY_M = 0.35
 
 

@@ -80,6 +80,11 @@ class _Grid:
     occupied: Mask
     edges_m: F64  # [R + 1]
 
+    def left_m(self) -> F64:
+        """How far aside each cell is, [B, R], without sign."""
+        bearing = (np.arange(BEARING_BINS) + 0.5 - BEARING_BINS // 2) * BEARING_STEP_RAD
+        return np.asarray(np.abs(np.outer(np.sin(bearing), 0.5 * (self.edges_m[1:] + self.edges_m[:-1]))))
+
 
 def find_obstacles(field: Field, here: Here) -> list[Sighting]:
     """Nearest first."""
@@ -226,6 +231,8 @@ def _sightings(grid: _Grid, labels: Labels, front: _Stixels, here: Here, sd_inve
         # What lies far behind the front in the same direction isn't what one walks into, though it may be joined to it.
         nearby = grid.edges_m[None, :-1] < (part.range_m + DEEP_M)[:, None]
         own[part.column] = (labels[part.column] == front.label[0]) & nearby
+        if len(parts) > 1 and abs(part.left_m).max() <= CORRIDOR_HALF_WIDTH_M:
+            own &= grid.left_m() <= CORRIDOR_HALF_WIDTH_M
         sighting = _sighting(grid, own, part, near, here, sd_inverse, whole=len(parts) == 1)
         if sighting is not None:
             out.append(sighting)

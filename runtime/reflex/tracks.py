@@ -38,6 +38,9 @@ FORGET_UNCONFIRMED_S = 0.45
 FREE_LOOKS = 3  # looks through a confirmed track's place before it is gone
 WANDER_MSEC = 0.15  # how fast a static thing's nearest point may slide along it
 DOUBLED_LOOKS = 3.0  # then it is a part of the other
+# People, prams, large dogs. The visible part of what is larger or flatter changes with the way of looking.
+WIDEST_MOVER_M, LOWEST_MOVER_M = 1.0, 0.7
+CENTRE_SD_M = 0.06  # across the line of sight
 TURN_SD_RAD = math.radians(2.5)  # a frame: fronts are curved, and other parts come into view
 COLUMN_SD_RAD = 0.5 * BEARING_STEP_RAD
 PROBES = 5  # heights at which the rays are asked about a track
@@ -90,7 +93,8 @@ class Tracks:
             return
         self.predict(pose)
         pairs, rivals = self._pairs(sightings, here)
-        grounded, fronted = _bottom_seen(sightings, rays, floor), _whole_front_seen(sightings, rays, floor, here)
+        grounded = _bottom_seen(sightings, rays, floor)
+        fronted, sided = _front_seen(sightings, rays, floor, here), _sides_seen(sightings, rays, floor, here)
         for track in self._tracks:
             seen = pairs.get(track.id)
             track.recent = [*track.recent[-2:], seen is not None]
@@ -98,7 +102,7 @@ class Tracks:
             if seen is not None:
                 self._see(
                     track, sightings[seen], here, now_ns,
-                    bottom_seen=bool(grounded[seen]), front_seen=bool(fronted[seen]),
+                    bottom_seen=bool(grounded[seen]), front_seen=bool(fronted[seen]), sides_seen=bool(sided[seen]),
                 )
         taken = set(pairs.values())
         states = _look_through([t for t in self._tracks if t.last_ns != now_ns], rays, strip, floor, here)
@@ -160,7 +164,8 @@ class Tracks:
         return pairs, {track_id for _, track_id, _ in costs if track_id not in pairs}
 
     def _see(
-        self, t: _Track, s: Sighting, here: Here, now_ns: int, *, bottom_seen: bool, front_seen: bool
+        self, t: _Track, s: Sighting, here: Here, now_ns: int,
+        *, bottom_seen: bool, front_seen: bool, sides_seen: bool,
     ) -> None:
         at, R = _refined(t, s, here) if front_seen else (np.array([s.x_m, s.y_m]), _sighting_cov(s, here))
         innovation = at - t.at
@@ -175,8 +180,8 @@ class Tracks:
             t.at = t.at + gain @ innovation
             t.cov = (np.eye(2) - gain) @ t.cov
             t.cov = 0.5 * (t.cov + t.cov.T)
-        if s.whole and s.width_m < 1.0 and s.thing is Thing.OBSTACLE:
-            t.motion.see(np.array([s.centre_x_m, s.centre_y_m]), R)
+        if s.whole and sides_seen and _could_walk(s):
+            t.motion.see(*_centre(s, here))
         else:
             t.motion.interrupt()
         lowest = s.bottom_m if bottom_seen else min(s.bottom_m, t.bottom_m)
@@ -193,11 +198,12 @@ class Tracks:
 
     def _start(self, s: Sighting, here: Here, now_ns: int) -> None:
         R = _sighting_cov(s, here)
+        centre, centre_cov = _centre(s, here)
         bands = dict.fromkeys(Band, 0.0)
         bands[s.band] = 1.0
         track = _Track(
             id=self._next_id, thing=s.thing, at=np.array([s.x_m, s.y_m]), cov=R,
-            motion=Motion(np.array([s.centre_x_m, s.centre_y_m]), R), first_ns=now_ns, last_ns=now_ns,
+            motion=Motion(centre, centre_cov), first_ns=now_ns, last_ns=now_ns,
             width_m=s.width_m, top_m=s.top_m, bottom_m=s.bottom_m, bands=bands, front=s.front,
             confirmed=s.solid and s.distance_m < NEAR_M,
         )
@@ -224,6 +230,10 @@ class Tracks:
         return unseen_s < min(longest_s, REMEMBER_LOOK_S * (t.looks - 1))
 
 
+def _could_walk(s: Sighting) -> bool:
+    return s.thing is Thing.OBSTACLE and s.width_m < WIDEST_MOVER_M and s.top_m > LOWEST_MOVER_M
+
+
 def _mm(value: float) -> float:
     return round(float(value), 3)
 
@@ -239,6 +249,13 @@ def _sighting_cov(s: Sighting, here: Here) -> F64:
     along, across = _along_across(np.array([s.x_m, s.y_m]), here)
     sd_across = s.distance_m * s.bearing_sd_rad + 0.02
     return np.outer(along, along) * s.distance_sd_m**2 + np.outer(across, across) * sd_across**2
+
+
+def _centre(s: Sighting, here: Here) -> tuple[F64, F64]:
+    """The middle of what is seen of a thing, and its covariance: unlike the nearest point it doesn't slide."""
+    at = np.array([s.centre_x_m, s.centre_y_m])
+    along, across = _along_across(at, here)
+    return at, np.outer(along, along) * s.distance_sd_m**2 + np.outer(across, across) * CENTRE_SD_M**2
 
 
 def _refined(t: _Track, s: Sighting, here: Here) -> tuple[F64, F64]:
@@ -297,7 +314,7 @@ def _bottom_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor) -> Ma
     return np.asarray(inside & (seen < inverse + 3.0 * rays.sd_inverse))  # False where NaN
 
 
-def _whole_front_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor, here: Here) -> Mask:
+def _front_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor, here: Here) -> Mask:
     """[N] whether the view reaches nearer than a sighting's nearest point, at its top, and beyond both ends of its
     front: else a nearer part may be out of view."""
     if not sightings:
@@ -307,6 +324,19 @@ def _whole_front_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor, 
     tops = np.array([max(s.top_m - 0.05, s.bottom_m) for s in sightings])
     points = np.concatenate([around, (z + tops[:, None])[..., None]], axis=-1)
     return np.asarray(rays.pixels_of(points)[3].all(axis=1))
+
+
+def _sides_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor, here: Here) -> Mask:
+    """[N] whether the view reaches beyond a sighting on both sides: else its centre moves with the view's edge."""
+    if not sightings:
+        return np.zeros(0, bool)
+    xy = np.array([[s.centre_x_m, s.centre_y_m] for s in sightings])
+    across = np.array([_along_across(at, here)[1] for at in xy])
+    half = np.array([0.5 * s.width_m + 0.15 for s in sightings])[:, None] * across
+    ends = np.stack([xy - half, xy + half], axis=1)  # [N, 2, 2]
+    z = floor.z_at(ends[..., 0].astype(np.float32), ends[..., 1].astype(np.float32)).astype(np.float64)
+    middle = z + np.array([0.5 * (s.bottom_m + s.top_m) for s in sightings])[:, None]
+    return np.asarray(rays.pixels_of(np.concatenate([ends, middle[..., None]], axis=-1))[3].all(axis=1))
 
 
 def _around(s: Sighting, here: Here) -> list[tuple[float, float]]:
@@ -329,7 +359,8 @@ def _look_through(
 ) -> dict[int, str]:
     """Track id -> "through" (rays end behind its place), "there", "unknown" (no depth), absent: out of view, hidden."""
     things = [t for t in tracks if t.thing is Thing.OBSTACLE]
-    states = {t.id: s for t in tracks if t.thing is Thing.DROP_OFF and (s := _floor_there(t, strip, here))}
+    edges = [t for t in tracks if t.thing is Thing.DROP_OFF] if floor.known else []
+    states = {t.id: state for t in edges if (state := _floor_there(t, strip, here)) is not None}
     if not things:
         return states
     xy = np.array([t.at for t in things])

@@ -82,7 +82,7 @@ class Stereo:
         )
         R = eye.rotation
         origin = np.array([eye.x_m, eye.y_m, eye.z_m]) - R @ EYE_IN_DEVICE_M
-        rho, textured = _cast(boxes, origin, rays @ R.T)
+        rho, textured = _cast(boxes, origin, (rays @ R.T).astype(np.float32))
         disparity = self._spoil(FOCAL_PX * BASELINE_M / rho)
         missing = ~textured | (disparity < 1.0) | (disparity > 80.0) | self._blobs(rho.shape, self.holes, 14)
         depth = np.where(missing, np.nan, FOCAL_PX * BASELINE_M / np.maximum(disparity, 1e-3)).astype(np.float32)
@@ -135,13 +135,13 @@ def _cast(boxes: list[Box], origin: F64, rays: F64) -> tuple[F64, NDArray[np.boo
     """First hit along each ray [R, C, 3]: distance in ray lengths (inf: none) and whether its surface has texture."""
     nearest = np.full(rays.shape[:2], np.inf)
     textured = np.zeros(rays.shape[:2], bool)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for box in boxes:
-            a = (np.array(box.low) - origin) / rays
-            b = (np.array(box.high) - origin) / rays
-            enter = np.nanmax(np.minimum(a, b), axis=-1)
-            leave = np.nanmin(np.maximum(a, b), axis=-1)
-            hit = (enter < leave) & (enter > 0.05) & (enter < nearest)
-            nearest[hit] = enter[hit]
-            textured[hit] = box.textured
+    inverse = 1.0 / np.where(np.abs(rays) < 1e-6, np.float32(1e-6), rays)
+    for box in boxes:
+        a = (np.array(box.low) - origin).astype(np.float32) * inverse
+        b = (np.array(box.high) - origin).astype(np.float32) * inverse
+        enter = np.minimum(a, b).max(axis=-1)
+        leave = np.maximum(a, b).min(axis=-1)
+        hit = (enter < leave) & (enter > 0.05) & (enter < nearest)
+        nearest[hit] = enter[hit]
+        textured[hit] = box.textured
     return nearest, textured
