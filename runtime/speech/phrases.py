@@ -114,6 +114,7 @@ def hazard_text(o: Obstacle, w: Wearer, rule: str, wearer: config.Wearer, time_s
 
 def _candidates(o: Obstacle, w: Wearer, rule: str, wearer: config.Wearer) -> list[str]:
     distance_m, bearing = o.seen_from(w)
+    bearing = round(bearing, 6)  # so that no rounding error of an angle decides between two words
     # The nearest point of a wide thing, a bar across the way, may be anywhere along it: no side to be relied on.
     sd_deg = max(o.bearing_sd_deg, math.degrees(math.atan2(0.25 * o.width_m, distance_m)))
     side = _side(bearing, sd_deg)
