@@ -169,6 +169,7 @@ class Session:
         captured_ns = now_ns() - self.buffer.age_ns(look.device_ns, now_ns())
         if now_ns() - captured_ns > STALE_NS:
             self._emit(FrameSkipped(self._t(), look.device_ns, "stale"))
+            self._watch.stale(captured_ns)
             return
         try:
             seen = await self._runner.see(self._with_motion(look))
