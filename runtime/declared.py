@@ -10,7 +10,6 @@ import msgspec
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reflex_ms: float
     render_ms: float
-    speaker_buffer_ms: float
 
 
 def load_declared() -> Declared:
