@@ -24,11 +24,13 @@ F64 = NDArray[np.float64]
 
 LANES = 3  # across the corridor, 0.3 m each
 ROW_M, ROWS = 0.1, 50  # along it, to 5 m
-SMALLEST_DROP_M = 0.10  # half of it or more below the ground before the edge counts as below
+SMALLEST_DROP_M = 0.11  # between a ramp with the noise of depth and a riser
 STEP_M = 0.17  # a stair's riser: half of it tells above from below
 FARTHEST_DROP_M = 4.2
 FEWEST_POINTS = 8  # in a lane's window
 BEFORE_ROWS, AFTER_ROWS = 6, 3
+DEEPEST_M, HIGHEST_M = -2.0, 0.3  # of a point, in its cell's mean
+FLOOR_OFF_M = 0.2  # how far the ground before an edge may be off the floor's plane: gravity takes a second to be found
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,7 @@ class Strip:
     visible: F64
     known: F64
     on_floor: F64
-    below: F64  # clearly under the floor, by half a riser
-    depth_m: F64  # sum of heights of those below, negative
+    height_m: F64  # mean height above the floor of the known ones (each within -2 to 0.3), 0 where there are none
 
 
 def look_at_floor(rays: LevelRays, floor: Floor, here: Here) -> Strip:
@@ -64,15 +65,15 @@ def look_at_floor(rays: LevelRays, floor: Floor, here: Here) -> Strip:
         height = np.float32(origin_z) * (1.0 - q_floor / q)
     half = np.float32(STEP_M / 2)
     on_floor = known & (np.abs(height) < half)
-    below = known & (height < -half)
 
     def count(mask: NDArray[np.bool_], weights: NDArray[np.float32] | None = None) -> F64:
         w = None if weights is None else weights[mask]
         return np.bincount(cell[mask], w, minlength=LANES * ROWS).reshape(LANES, ROWS).astype(np.float64)
 
     everything = np.ones(len(cell), bool)
-    deep = np.clip(height, -2.0, 0.0)
-    return Strip(count(everything), count(known), count(on_floor), count(below), count(below, deep))
+    n = count(known)
+    mean = count(known, np.clip(height, DEEPEST_M, HIGHEST_M)) / np.maximum(n, 1.0)
+    return Strip(count(everything), n, count(on_floor), mean)
 
 
 def floor_seen_to_m(strip: Strip) -> float:
@@ -90,17 +91,18 @@ def find_drop_off(strip: Strip, floor: Floor, here: Here, sd_inverse: float) -> 
     """The nearest edge in the corridor, None when there is none or the floor isn't known."""
     if not floor.known:
         return None
-    edges = [_edge(strip.on_floor[i], strip.below[i], strip.known[i]) for i in range(LANES)]
+    edges = [_edge(strip.height_m[i], strip.known[i]) for i in range(LANES)]
     lanes = [i for i, edge in enumerate(edges) if edge is not None]
-    rows = [edge for edge in edges if edge is not None]
+    rows = [edge.row for edge in edges if edge is not None]
     if len(lanes) < 2 or max(rows) - min(rows) > 8:
         return None
     for i, edge in enumerate(edges):
         if edge is None and _goes_on(strip, i, max(rows)):
             return None
-    behind = slice(min(rows), min(rows) + 2 * AFTER_ROWS)
-    n = float(strip.below[lanes, behind].sum())
-    depth = float(strip.depth_m[lanes, behind].sum()) / n
+    behind = slice(max(rows), max(rows) + 2 * AFTER_ROWS)
+    n = float(strip.known[lanes, behind].sum())
+    depth = float((strip.height_m[lanes, behind] * strip.known[lanes, behind]).sum()) / max(n, 1.0)
+    depth -= float(np.mean([edge.floor_m for edge in edges if edge is not None]))
     if depth > -SMALLEST_DROP_M:
         return None
     row = min(rows)
@@ -117,17 +119,27 @@ def find_drop_off(strip: Strip, floor: Floor, here: Here, sd_inverse: float) -> 
     )
 
 
-def _edge(on_floor: F64, below: F64, known: F64) -> int | None:
-    """Row of the first edge in one lane: floor before it, below behind it."""
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    row: int
+    floor_m: float  # height of the ground before it, over the floor's plane
+
+
+def _edge(height_m: F64, known: F64) -> _Edge | None:
+    """The first edge in one lane: floor before it, and behind it all that is measured lies below that floor."""
     for row in range(BEFORE_ROWS, min(ROWS - AFTER_ROWS, round(FARTHEST_DROP_M / ROW_M))):
-        behind = slice(row, row + AFTER_ROWS)
-        n_behind = known[behind].sum()
-        if n_behind < FEWEST_POINTS or below[behind].sum() < 0.65 * n_behind or below[row] < 0.5 * known[row]:
+        before, behind = slice(row - BEFORE_ROWS, row), slice(row, row + AFTER_ROWS)
+        n_before, n_behind = known[before].sum(), known[behind].sum()
+        if known[row] == 0 or n_behind < FEWEST_POINTS or n_before < FEWEST_POINTS:
             continue
-        before = slice(row - BEFORE_ROWS, row)
-        n_before = known[before].sum()
-        if n_before >= FEWEST_POINTS and on_floor[before].sum() > 0.6 * n_before:
-            return row
+        floor = float(height_m[before] @ known[before]) / n_before
+        level = known[before] @ (np.abs(height_m[before] - floor) < STEP_M / 2)
+        if abs(floor) > FLOOR_OFF_M or level < 0.6 * n_before:
+            continue
+        below = height_m[behind] < floor - STEP_M / 2
+        drop = floor - float(height_m[behind] @ known[behind]) / n_behind
+        if below[0] and known[behind] @ below >= 0.65 * n_behind and drop > SMALLEST_DROP_M:
+            return _Edge(row, floor)
     return None
 
 
