@@ -7,6 +7,7 @@ that every lens fills. A plain wall filling the view looks like a covered lens, 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import cv2
@@ -18,6 +19,7 @@ from handrail.runtime.scene import FrameQuality
 U8 = NDArray[np.uint8]
 
 SHRINK = 4
+REMEMBERED = 16  # pairs whose fingerprints are kept: a stuck driver hands out its few buffers in turn
 CIRCLE = 0.45  # of the shorter side
 # Thresholds lie between real recordings (three) with simulated dusk and the same frames spoilt on purpose:
 DARK_P95 = 16.0  # real rooms 104 and more, simulated dusk 28 and more
@@ -40,13 +42,18 @@ class _Look:
         return (self.detail / max(self.contrast, 1e-6)) ** 2
 
 
-def fingerprint(left: U8, right: U8) -> int:
-    """Of a pair's pixels. Noise makes every real frame new: the same fingerprint twice is a frozen camera."""
-    return zlib.crc32(right.tobytes(), zlib.crc32(left.tobytes()))
+Fingerprint = tuple[int, int]
 
 
-def judge_frame(left: U8, right: U8, shape: tuple[int, int], before: int | None) -> FrameQuality:
-    """Judge native grey frames; ``shape`` is (height, width) as calibrated, ``before`` the last pair's fingerprint.
+def fingerprint(left: U8, right: U8) -> Fingerprint:
+    """Of each camera's pixels. Noise makes every real frame new: the same fingerprint again is a frozen camera."""
+    return zlib.crc32(left.tobytes()), zlib.crc32(right.tobytes())
+
+
+def judge_frame(left: U8, right: U8, shape: tuple[int, int], before: Iterable[Fingerprint]) -> FrameQuality:
+    """Judge native grey frames; ``shape`` is (height, width) as calibrated, ``before`` the last pairs' fingerprints.
+
+    One frozen camera is enough: an old image against a new one gives depth that is false, and to the wrong side.
 
     Figures are the left frame's; the reason is the first that holds for either.
     """
@@ -54,7 +61,8 @@ def judge_frame(left: U8, right: U8, shape: tuple[int, int], before: int | None)
         return FrameQuality(0.0, 0.0, 0.0, False, "mismatched")
     looks = _look(left), _look(right)
     reason = _reason(looks)
-    if before is not None and fingerprint(left, right) == before:
+    new_left, new_right = fingerprint(left, right)
+    if any(new_left == old_left or new_right == old_right for old_left, old_right in before):
         reason = "frozen"
     seen = looks[0]
     return FrameQuality(

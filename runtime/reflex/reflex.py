@@ -11,12 +11,13 @@ never go into scenes. A pair that can't be judged still gives a scene: without c
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
 
 from handrail.runtime.reflex.depth import DepthView, Pose
 from handrail.runtime.reflex.odometry import Odometry
-from handrail.runtime.reflex.quality import fingerprint, judge_frame
+from handrail.runtime.reflex.quality import REMEMBERED, Fingerprint, fingerprint, judge_frame
 from handrail.runtime.reflex.stereo import StereoDepth
 from handrail.runtime.reflex.surroundings import Surroundings
 from handrail.runtime.scene import FrameQuality, Scene, Wearer
@@ -37,7 +38,7 @@ class Reflex:
         self._stereo = StereoDepth(rig)
         self._odometry = Odometry(rig)
         self._surroundings = Surroundings(rig.T_device_cpf)
-        self._fingerprint: int | None = None
+        self._fingerprints: deque[Fingerprint] = deque(maxlen=REMEMBERED)
         self.last_view: DepthView | None = None
         self.last_pose: Pose | None = None
 
@@ -79,14 +80,14 @@ class Reflex:
         """A seam: time or place jumped. How the glasses are bent stays known."""
         self._odometry.reset()
         self._surroundings.reset()
-        self._fingerprint = None
+        self._fingerprints.clear()
 
     def _judged(self, left: ImageFrame, right: ImageFrame) -> FrameQuality:
         if left.pixels is None or right.pixels is None:
             return FrameQuality(0.0, 0.0, 0.0, False, "mismatched")
-        quality = judge_frame(left.pixels, right.pixels, self._shape, self._fingerprint)
+        quality = judge_frame(left.pixels, right.pixels, self._shape, self._fingerprints)
         if quality.reason != "mismatched":
-            self._fingerprint = fingerprint(left.pixels, right.pixels)
+            self._fingerprints.append(fingerprint(left.pixels, right.pixels))
         return quality
 
     def _measured(self, left: ImageFrame, right: ImageFrame, device_ns: int) -> DepthView:

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from world_looks import corridor, walked
 
-from handrail.runtime.reflex.quality import fingerprint, judge_frame
+from handrail.runtime.reflex.quality import REMEMBERED, fingerprint, judge_frame
 from handrail.runtime.scene import FrameQuality
 
 U8 = NDArray[np.uint8]
@@ -19,7 +19,7 @@ def pair(kind: str = "textured", seed: int = 1, gen: int = 2) -> tuple[U8, U8]:
 
 
 def judge(left: U8, right: U8) -> FrameQuality:
-    return judge_frame(left, right, left.shape, None)
+    return judge_frame(left, right, left.shape, ())
 
 
 def blurred(image: U8, sigma_px: float) -> U8:
@@ -71,13 +71,30 @@ def test_one_covered_lens_is_enough(side: str) -> None:
     assert dark.reason == "covered"
 
 
+def renewed(image: U8) -> U8:
+    changed = image.copy()
+    changed[200, 200] ^= 1
+    return changed
+
+
 def test_the_same_pair_twice_is_a_frozen_camera_and_a_new_one_is_not() -> None:
     left, right = pair()
-    before = fingerprint(left, right)
+    before = [fingerprint(left, right)]
     assert judge_frame(left, right, left.shape, before).reason == "frozen"
-    changed = right.copy()
-    changed[200, 200] ^= 1
-    assert judge_frame(left, changed, left.shape, before).usable
+    assert judge_frame(renewed(left), renewed(right), left.shape, before).usable
+
+
+def test_one_frozen_camera_is_enough() -> None:
+    left, right = pair()
+    before = [fingerprint(left, right)]
+    assert judge_frame(left, renewed(right), left.shape, before).reason == "frozen"
+    assert judge_frame(renewed(left), right, left.shape, before).reason == "frozen"
+
+
+def test_a_driver_that_hands_out_its_few_buffers_in_turn_is_frozen() -> None:
+    left, right = pair()
+    others = [fingerprint(renewed(left), renewed(right))] * (REMEMBERED - 1)
+    assert judge_frame(left, right, left.shape, [fingerprint(left, right), *others]).reason == "frozen"
 
 
 def test_the_fingerprint_tells_left_from_right() -> None:
@@ -95,7 +112,7 @@ def test_the_fingerprint_tells_left_from_right() -> None:
 )
 def test_frames_of_the_wrong_shape_or_type_are_mismatched(other: U8) -> None:
     left, _ = pair()
-    for quality in (judge_frame(left, other, left.shape, None), judge_frame(other, left, left.shape, None)):
+    for quality in (judge_frame(left, other, left.shape, ()), judge_frame(other, left, left.shape, ())):
         assert quality.reason == "mismatched" and not quality.usable
 
 
