@@ -65,6 +65,7 @@ class AttitudeFilter:
         self._source: str | None = None  # label of the IMU in use
         self._main_ns: int | None = None  # last time the main IMU was heard
         self._newest_ns = -1  # of the readings taken
+        self._before: dict[str, F64] = {}  # label -> its last reading
         self._pending: list[tuple[NDArray[np.int64], F64, F64]] = []
         self._starting: list[tuple[F64, F64]] = []  # mean specific force and angular rate of each block
         self._R: F64 | None = None
@@ -80,24 +81,33 @@ class AttitudeFilter:
         self._history: deque[Attitude] = deque()
 
     def update(self, label: str, batch: ImuBatch) -> None:
-        """Take in a batch. The main IMU is used; another one only after the main one was silent for 60 ms."""
+        """Take in a batch. The main IMU is used; another one only after the main one told nothing for 60 ms."""
         calibration = self._rig.imus.get(label)
         if calibration is None or len(batch.device_ns) == 0:
             return
+        sane = _believable(batch) & self._alive(label, batch)
         last_ns = int(batch.device_ns[-1])
-        if self._main_ns is None or label == self._rig.main_imu:
+        if self._main_ns is None or (label == self._rig.main_imu and sane.any()):
             self._main_ns = last_ns
         if label != self._rig.main_imu and last_ns - self._main_ns < OTHER_IMU_AFTER_NS:
+            return
+        good = sane & (batch.device_ns > self._newest_ns)
+        if not good.any():
             return
         if label != self._source:
             self._source = label
             self._bias = np.zeros(3)
             self._P[2:, :] = self._P[:, 2:] = 0.0
             self._P[2:, 2:] = np.eye(3) * BIAS_SD_RADSEC**2
-        good = _believable(batch) & (batch.device_ns > self._newest_ns)
-        if good.any():
-            force, rate = calibration.to_device(batch.accel_msec2[good], batch.gyro_radsec[good])
-            self._take(batch.device_ns[good], force, rate)
+        force, rate = calibration.to_device(batch.accel_msec2[good], batch.gyro_radsec[good])
+        self._take(batch.device_ns[good], force, rate)
+
+    def _alive(self, label: str, batch: ImuBatch) -> NDArray[np.bool_]:
+        """Of each reading [N]. Noise makes each one new: one that equals the one before it in all six axes is stuck."""
+        rows = np.hstack([batch.accel_msec2, batch.gyro_radsec])
+        before = self._before.get(label, np.full(6, np.nan))
+        self._before[label] = rows[-1]
+        return np.asarray((rows != np.vstack([before, rows[:-1]])).any(axis=1))
 
     def at(self, device_ns: int) -> Attitude | None:
         """The attitude at a time, carried on by the gyroscope; None when no reading is near that time."""

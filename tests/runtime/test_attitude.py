@@ -20,13 +20,14 @@ MAIN, OTHER = "imu-left", "imu-right"
 
 
 def readings(force: F64, rate: F64, hz: float = 800.0, label: str = MAIN, start_ns: int = 0) -> ImuBatch:
-    """Raw readings [N] of device-frame specific force and rate, as an ideal IMU at the device origin gives them."""
+    """Raw readings [N] of device-frame specific force and rate, as an IMU at the device origin gives them, ideal but
+    for a noise that is too small to matter."""
     c = RIG.imus[label]
     R = c.T_device_imu[:3, :3]
     accel = np.linalg.solve(c.accel_rectification, (force @ R).T).T + c.accel_bias
     gyro = np.linalg.solve(c.gyro_rectification, (rate @ R).T).T + c.gyro_bias
     ns = start_ns + np.round(np.arange(len(force)) / hz * 1e9).astype(np.int64)
-    return ImuBatch(ns, accel, gyro)
+    return ImuBatch(ns, accel + 1e-10 * np.random.default_rng(0).standard_normal(accel.shape), gyro)
 
 
 def standing(seconds: float, R_level_device: F64, rate: F64 | None = None) -> tuple[F64, F64]:
@@ -167,6 +168,40 @@ def test_the_other_imu_takes_over_when_the_main_one_falls_silent() -> None:
     for start in range(0, 1200, 8):
         f.update(MAIN, part(main, slice(start, start + 8)))
         f.update(OTHER, part(other, slice(start, start + 8)))
+    a = f.at(1_490_000_000)
+    assert a is not None
+    assert a.imu_label == OTHER
+    assert a.R_level_device[2] @ R[2] == pytest.approx(1.0, abs=1e-4)
+
+
+def stuck(batch: ImuBatch, from_reading: int) -> ImuBatch:
+    accel, gyro = batch.accel_msec2.copy(), batch.gyro_radsec.copy()
+    accel[from_reading:], gyro[from_reading:] = accel[from_reading], gyro[from_reading]
+    return ImuBatch(batch.device_ns, accel, gyro)
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_an_imu_that_repeats_itself_tells_no_attitude(size: int) -> None:
+    f = AttitudeFilter(RIG)
+    batch = stuck(readings(*standing(1.0, np.eye(3))), 400)
+    for start in range(0, 800, size):
+        f.update(MAIN, part(batch, slice(start, start + size)))
+    assert f.at(490_000_000) is not None
+    assert f.at(600_000_000) is None
+
+
+@pytest.mark.parametrize("spoilt", ["stuck", "saturated"])
+def test_the_other_imu_takes_over_from_a_main_one_that_tells_nonsense(spoilt: str) -> None:
+    R = rotation(np.array([0.0, 0.3, 0.0]))
+    f = AttitudeFilter(RIG)
+    main, other = readings(*standing(1.5, R)), readings(*standing(1.5, R), label=OTHER)
+    if spoilt == "stuck":
+        main = stuck(main, 400)
+    else:
+        main.accel_msec2[400:] = 156.9
+    for start in range(0, 1200, 8):
+        f.update(OTHER, part(other, slice(start, start + 8)))
+        f.update(MAIN, part(main, slice(start, start + 8)))
     a = f.at(1_490_000_000)
     assert a is not None
     assert a.imu_label == OTHER
