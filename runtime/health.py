@@ -4,7 +4,8 @@
 do. ``Watch`` binds it to the loop's timers, the speech and the event log. Times are the loop's, in ns.
 
     seeing     usable frames come; a soft heartbeat now and then
-    degraded   frames come, but depth is missing in the walking corridor for 1 s while moving, or the motion sensor is
+    degraded   frames come, but depth is missing in the walking corridor for 1 s while moving, or nothing is judged for
+               want of gravity, or the motion sensor is
     blind      no usable frame for 0.5 s: none came, or dark, blurred, covered, or older than 1 s on arrival
 
 Going blind is told by earcon at once and by words; the earcon repeats every 5 s. Seeing is told when frames have been
@@ -228,7 +229,9 @@ class Watch:
         """The reflex judged a frame, usable or not."""
         why = None if scene.quality.usable else (scene.quality.reason or "unusable")
         known = 0.0 if scene.coverage is None else scene.coverage.corridor_known
-        self._do(self._health.frame(now_ns(), captured_ns, why, known, scene.wearer.travel_rad is not None))
+        # Without gravity nothing is judged, and no walk is noticed either: standing still is no excuse then.
+        moving = scene.wearer.travel_rad is not None or scene.coverage is None
+        self._do(self._health.frame(now_ns(), captured_ns, why, known, moving))
 
     def stale(self, captured_ns: int) -> None:
         """A frame came that is too old to be judged."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scenes import NS_PER_S, look, walker
 
 from handrail.device.fakes import PacedSpeaker, SilentVoice
@@ -40,14 +41,14 @@ class Watched:
 
     async def frames(
         self, seconds: float, *, every_s: float = 0.1, age_s: float = LATENCY_S, reason: str | None = None,
-        known: float = 1.0, moving: bool = True, imu: bool = True,
+        known: float = 1.0, moving: bool = True, imu: bool = True, judged: bool = True,
     ) -> None:  # fmt: skip
         end_ns = now_ns() + round(seconds * NS_PER_S)
         while now_ns() < end_ns:
             captured = now_ns() - round(age_s * NS_PER_S)
             wearer = walker(travel_deg=0.0 if moving else None)
             scene = look(captured / NS_PER_S, wearer, usable=reason is None, reason=reason, known=known)
-            self.watch.scene(scene, captured)
+            self.watch.scene(scene if judged else replace(scene, coverage=None), captured)
             if imu:
                 self.watch.imu()
             await asyncio.sleep(every_s)
@@ -203,6 +204,18 @@ def test_a_lost_motion_sensor_is_told_once_and_found_again_in_the_log() -> None:
     assert [(s, r) for _, s, r in w.states()] == [
         (State.SEEING, "frames"), (State.DEGRADED, "imu"), (State.SEEING, "frames"),
     ]  # fmt: skip
+
+
+def test_frames_of_which_nothing_is_judged_are_not_called_seeing_though_the_wearer_seems_to_stand() -> None:
+    async def play(w: Watched) -> None:
+        await w.frames(1.0)
+        await w.frames(3.0, judged=False, moving=False)
+        await w.frames(2.0)
+
+    w = watched(play)
+    assert [s for _, s, _ in w.states()] == [State.SEEING, State.DEGRADED, State.SEEING]
+    ((said_s, text),) = w.words()
+    assert text == "Can't judge ahead." and said_s < FIRST_S + 1.0 + 1.5
 
 
 def test_frames_that_never_come_are_told_soon_after_the_start() -> None:
