@@ -31,6 +31,7 @@ from handrail.streams.source import Source
 STALE_NS = NS_PER_S  # no guidance from a frame older than this
 PAIR_TOLERANCE_NS = 2_000_000  # the two cameras are triggered together
 MOTION_BATCHES = 4_000  # 10 ms each and two IMUs: 20 s without a frame, then the oldest go
+_EVER = -(1 << 63)
 LAST_WORDS_S = 5.0  # after the source has ended, what is being said may finish
 
 FAULT_NOTICES = {"source": Line.SENSOR_FAULT, "reflex": Line.DETECTOR_FAULT}
@@ -65,7 +66,8 @@ class Session:
         self._looks: Mailbox[Look] = Mailbox()
         self._caught_up = asyncio.Event()  # no pair waits and none is being looked at
         self._caught_up.set()
-        self._here_since_ns = -(1 << 63)  # capture time of the last seam: what was seen before lies elsewhere
+        self._here_since_ns = _EVER  # capture time of the last seam: what was seen before lies elsewhere
+        self._seams = 0
 
     async def run(self) -> None:
         info = self._source.info
@@ -108,7 +110,10 @@ class Session:
                 case Notice("fault", detail):
                     self._fault("source", detail)
                 case _:
+                    restarts = self.buffer.restarts
                     usable = self.buffer.add(sample)
+                    if self.buffer.restarts != restarts:  # what goes by old times would wait for them to come again
+                        await self._start_anew(_EVER, "the device clock was set anew")
                     # Cameras take longer to arrive: what was captured before the seam still follows it.
                     if usable is not None and usable.device_ns >= self._here_since_ns:
                         self._use(usable)
@@ -140,6 +145,7 @@ class Session:
 
     async def _start_anew(self, device_ns: int, detail: str) -> None:
         self._here_since_ns = device_ns
+        self._seams += 1
         self._halves.clear()
         self._imu.clear()
         self._poses.clear()
@@ -171,12 +177,13 @@ class Session:
             self._emit(FrameSkipped(self._t(), look.device_ns, "stale"))
             self._watch.stale(captured_ns)
             return
+        seams = self._seams
         try:
             seen = await self._runner.see(self._with_motion(look))
         except ChildDied as e:
             self._fault("reflex", str(e))
             return
-        if look.device_ns < self._here_since_ns:
+        if self._seams != seams:
             self._emit(FrameSkipped(self._t(), look.device_ns, "seam"))
             return
         age_ms = (now_ns() - captured_ns) / 1e6

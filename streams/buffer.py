@@ -92,6 +92,7 @@ class RollingBuffer:
 
     def __init__(self, bounds: Mapping[Kind, Bound] = BOUNDS) -> None:
         self.clock = DeviceClock()
+        self.restarts = 0  # how often the device clock was set anew: no time from before can be compared with one after
         self._bounds = bounds
         self._samples: dict[str, SampleRing] = {}
         self._columns: dict[str, ColumnRing] = {}
@@ -166,6 +167,7 @@ class RollingBuffer:
     def _believed(self, sample: Sample, device_ns: int) -> bool:
         arrival = self.clock.observe(sample.stream, device_ns, sample.host_ns)
         if arrival is Arrival.RESTARTED:
+            self.restarts += 1
             self._empty()
         return arrival is not Arrival.FUTURE
 

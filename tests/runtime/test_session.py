@@ -32,6 +32,7 @@ from handrail.runtime.events import (
 from handrail.runtime.log import EventLog, read_log
 from handrail.runtime.replay import Hooks, replay
 from handrail.streams.clock import NS_PER_S
+from handrail.streams.damage import shifted
 from handrail.streams.errors import SourceError
 from handrail.streams.faults import Fault as Injected
 from handrail.streams.faults import FaultySource, What
@@ -111,6 +112,22 @@ class Changed:
                     case _:
                         pass
             yield replace(sample, payload=payload)
+
+
+class SetAnew:
+    """A source whose device clock is set anew by ``by_s`` once ``after_s`` have passed."""
+
+    def __init__(self, source: Source, after_s: float, by_s: float) -> None:
+        self._source, self._by_ns = source, round(by_s * NS_PER_S)
+        self._from_ns = source.info.first_device_ns + round(after_s * NS_PER_S)
+
+    @property
+    def info(self) -> SourceInfo:
+        return self._source.info
+
+    async def samples(self) -> AsyncIterator[Sample]:
+        async for sample in self._source.samples():
+            yield shifted(sample, self._by_ns if sample.device_ns >= self._from_ns else 0)
 
 
 @needs_recordings
@@ -216,3 +233,13 @@ def test_a_source_that_is_none_is_one_clear_error() -> None:
     for uri in ("nonsense", "vrs:", "world:x", "tape:nowhere.tape", "aria://gen3"):
         with pytest.raises(SourceError):
             events_of(uri)
+
+
+@pytest.mark.parametrize("by_s", [-5.0, -0.4, 3.0, 1000.0])
+def test_a_device_clock_that_is_set_anew_costs_half_a_second_of_sight_and_no_more(walk: Path, by_s: float) -> None:
+    events = events_of(f"tape:{walk}", lambda source: SetAnew(source, 2.0, by_s))
+    assert [e.t_ns / NS_PER_S for e in events if isinstance(e, Seam)] == [pytest.approx(2.31, abs=0.05)]
+    judged = [e.t_ns / NS_PER_S for e in events if isinstance(e, SceneChanged) and e.scene.coverage is not None]
+    assert max(later - earlier for earlier, later in itertools.pairwise(judged)) < 0.75
+    assert judged[-1] > 5.5
+    assert not any(isinstance(e, Fault) for e in events)
