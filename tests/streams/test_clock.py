@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -312,6 +312,15 @@ def test_a_deadlock_names_who_waits_and_where() -> None:
         run_virtual(main())
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell that starts the tests in the background has interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_stops_a_virtual_loop_that_waits_for_a_child() -> None:
     async def main() -> None:
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -327,6 +336,7 @@ def test_an_interrupt_stops_a_virtual_loop_that_waits_for_a_child() -> None:
         run_virtual(main())
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_stops_a_virtual_loop_that_never_waits() -> None:
     async def main() -> None:
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
