@@ -29,6 +29,7 @@ STEP_M = 0.17  # a stair's riser: half of it tells above from below
 FARTHEST_DROP_M = 4.2
 FEWEST_POINTS = 8  # in a lane's window
 BEFORE_ROWS, AFTER_ROWS = 6, 3
+UNDER_FLOOR_M = 0.06
 DEEPEST_M, HIGHEST_M = -2.0, 0.3  # of a point, in its cell's mean
 FLOOR_OFF_M = 0.2  # how far the ground before an edge may be off the floor's plane: gravity takes a second to be found
 
@@ -102,9 +103,11 @@ def find_drop_off(strip: Strip, floor: Floor, here: Here, sd_inverse: float) -> 
     behind = slice(max(rows), max(rows) + 2 * AFTER_ROWS)
     n = float(strip.known[lanes, behind].sum())
     depth = float((strip.height_m[lanes, behind] * strip.known[lanes, behind]).sum()) / max(n, 1.0)
-    depth -= float(np.mean([edge.floor_m for edge in edges if edge is not None]))
-    if depth > -SMALLEST_DROP_M:
+    floor_before = float(np.mean([edge.floor_m for edge in edges if edge is not None]))
+    # Behind a low box the floor is lower than the box's top: a drop lies below the floor itself.
+    if depth - floor_before > -SMALLEST_DROP_M or depth > -UNDER_FLOOR_M:
         return None
+    depth -= floor_before
     row = min(rows)
     centre = float(np.mean([lanes[k] for k in range(len(rows)) if rows[k] <= row + 1]))
     ahead = row * ROW_M

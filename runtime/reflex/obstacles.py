@@ -33,6 +33,7 @@ NOISE_SIGMAS, FLOOR_SIGMAS = 1.0, 2.0  # above LOWEST_OBSTACLE_M before a point 
 FACE_M = 0.03  # as LOWEST_OBSTACLE_M, for where a thing is rather than whether
 FEWEST_POINTS = 4  # in a cell and its neighbours in range
 FEWEST_POINTS_IN_ALL = 10
+SMALLEST_M2 = 0.015  # of frontal surface: slivers at the edges of what is near are stereo's
 THINNEST_M = 0.04  # a bar as thick as this across a cell's width is enough
 LOW_SHARE = 0.3  # of a cell's points below knee height that must be above the floor: else it is the floor's noise
 WIDE_M = 1.2  # wider or longer than this: split by the corridor's edges
@@ -243,9 +244,10 @@ def _sighting(
     grid: _Grid, own: Mask, front: _Stixels, near: Mask, here: Here, sd_inverse: float, *, whole: bool
 ) -> Sighting | None:
     points = int(grid.points[own].sum())
-    if points < FEWEST_POINTS_IN_ALL:
+    heights = grid.heights[own].sum(axis=0)
+    if points < FEWEST_POINTS_IN_ALL or heights.sum() < SMALLEST_M2:
         return None
-    bottom, top = _extent(grid.heights[own].sum(axis=0))
+    bottom, top = _extent(heights)
     face = _front(front.where(near), sd_inverse)
     ahead, left, slide = face.nearest_to(0.0, 0.0)
     distance = math.hypot(ahead, left)

@@ -29,6 +29,7 @@ Mask = NDArray[np.bool_]
 
 NS_PER_S = 1_000_000_000
 GATE = 12.0  # squared sigmas
+EDGE_LOOKS = 3  # a false "Stop. Step down." costs more trust than a tenth of a second costs way
 NEAR_M = 2.0  # a solid sighting this near needs no second look
 FORGET_S = 8.0  # unseen, out of view
 REMEMBER_LOOK_S = 0.4  # what was hardly seen is hardly remembered: stereo's ghosts live for two or three looks
@@ -194,7 +195,8 @@ class Tracks:
         t.looks += 1
         t.last_ns = now_ns
         t.free = 0
-        t.confirmed = t.confirmed or sum(t.recent) >= 2 or (s.solid and s.distance_m < NEAR_M)
+        enough = t.looks >= (EDGE_LOOKS if s.thing is Thing.DROP_OFF else 2) and sum(t.recent) >= 2
+        t.confirmed = t.confirmed or enough or _needs_no_second_look(s)
 
     def _start(self, s: Sighting, here: Here, now_ns: int) -> None:
         R = _sighting_cov(s, here)
@@ -205,7 +207,7 @@ class Tracks:
             id=self._next_id, thing=s.thing, at=np.array([s.x_m, s.y_m]), cov=R,
             motion=Motion(centre, centre_cov), first_ns=now_ns, last_ns=now_ns,
             width_m=s.width_m, top_m=s.top_m, bottom_m=s.bottom_m, bands=bands, front=s.front,
-            confirmed=s.solid and s.distance_m < NEAR_M,
+            confirmed=_needs_no_second_look(s),
         )
         self._next_id += 1
         self._tracks.append(track)
@@ -223,11 +225,25 @@ class Tracks:
             return unseen_s < FORGET_MOVING_S
         if t.doubled >= DOUBLED_LOOKS:
             return False
+        if state == "there" and unseen_s > (0.35 if self._covered(t, now_ns) else 1.5):
+            return False  # what is there is told as another thing, or too little to be told
         ahead, _ = here.from_level(*t.at)
         if walking and ahead < -1.5:
             return False
         longest_s = FORGET_S if state != "unknown" else FORGET_UNKNOWN_S
         return unseen_s < min(longest_s, REMEMBER_LOOK_S * (t.looks - 1))
+
+    def _covered(self, t: _Track, now_ns: int) -> bool:
+        """Whether a track seen now has grown over this one."""
+        return any(
+            o.last_ns == now_ns and o.thing is t.thing
+            and math.hypot(*(o.at - t.at)) < 0.5 * (o.width_m + t.width_m) + 0.3
+            for o in self._tracks
+        )
+
+
+def _needs_no_second_look(s: Sighting) -> bool:
+    return s.thing is Thing.OBSTACLE and s.solid and s.distance_m < NEAR_M
 
 
 def _could_walk(s: Sighting) -> bool:
