@@ -151,7 +151,10 @@ class Session:
         self._poses.clear()
         self._looks.discard()
         self._caught_up.set()
-        await self._runner.reset()
+        try:
+            await self._runner.reset()
+        except ChildDied as e:
+            self._fault("reflex", str(e))
         self._speech.seam()
         self._emit(Seam(self._t(), detail))
 

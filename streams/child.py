@@ -46,6 +46,11 @@ class Child:
         """Of the running child, None when there is none."""
         return None if self._process is None else self._process.pid
 
+    @property
+    def lost(self) -> bool:
+        """It died since its last answer: ``request`` would start another, which knows nothing of what came before."""
+        return self._process is not None and _dead(self._process)
+
     async def request(self, message: bytes, timeout_s: float | None = None) -> bytes:
         """Send one message, return the answer. Raises ChildDied; virtual time stands still meanwhile."""
         async with self._turn:

@@ -18,7 +18,7 @@ from handrail.runtime.reflex.depth import DepthView, Pose
 from handrail.runtime.reflex.reflex import Reflex
 from handrail.runtime.scene import Scene
 from handrail.streams.cameras import Rig
-from handrail.streams.child import Child
+from handrail.streams.child import Child, ChildDied
 from handrail.streams.samples import ImageFrame, ImuBatch, PoseBatch
 
 WORKER_TIMEOUT_S = 1.0  # a look takes 50-100 ms; past a second its scene would be too old to speak of
@@ -49,7 +49,9 @@ class ReflexRunner(Protocol):
         """Raises ChildDied when the worker was lost; the next look starts a new one."""
         ...
 
-    async def reset(self) -> None: ...
+    async def reset(self) -> None:
+        """Raises ChildDied, as ``see``: the next worker has nothing to forget."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -94,15 +96,21 @@ class ProcessRunner:
     async def see(self, look: Look) -> Seen:
         if self._child.pid is None:
             await self.start()
-        scene, stages_ms = wire.unpack_seen(await self._child.request(wire.pack_look(look)))
+        scene, stages_ms = wire.unpack_seen(await self._ask(wire.pack_look(look)))
         return Seen(scene, None, None, stages_ms)
 
     async def reset(self) -> None:
         if self._child.pid is not None:
-            await self._child.request(wire.pack_reset())
+            await self._ask(wire.pack_reset())
 
     async def close(self) -> None:
         await self._child.close()
+
+    async def _ask(self, message: bytes) -> bytes:
+        if self._child.lost:  # the one that would be started in its place has no rig
+            await self._child.close()
+            raise ChildDied(f"{self._child.module}: died between looks")
+        return await self._child.request(message)
 
 
 def blank_look(rig: Rig) -> Look | None:

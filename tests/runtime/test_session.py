@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from handrail.runtime.declared import Declared
 from handrail.runtime.events import (
     AnyEvent,
     Ended,
@@ -30,7 +31,9 @@ from handrail.runtime.events import (
     StateChanged,
 )
 from handrail.runtime.log import EventLog, read_log
+from handrail.runtime.reflex.runner import InlineRunner, ReflexRunner
 from handrail.runtime.replay import Hooks, replay
+from handrail.streams.child import ChildDied
 from handrail.streams.clock import NS_PER_S
 from handrail.streams.damage import shifted
 from handrail.streams.errors import SourceError
@@ -243,3 +246,22 @@ def test_a_device_clock_that_is_set_anew_costs_half_a_second_of_sight_and_no_mor
     assert max(later - earlier for earlier, later in itertools.pairwise(judged)) < 0.75
     assert judged[-1] > 5.5
     assert not any(isinstance(e, Fault) for e in events)
+
+
+def test_a_reflex_that_is_lost_at_a_seam_is_a_fault_and_guidance_goes_on(
+    walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class LostAtSeams(InlineRunner):
+        async def reset(self) -> None:
+            await super().reset()
+            raise ChildDied("worker: died between looks")
+
+    async def runner(source: Source, speed: str, declared: Declared) -> ReflexRunner:
+        return LostAtSeams(source.info.rig, declared.reflex_ms)
+
+    monkeypatch.setattr("handrail.runtime.replay._runner", runner)
+    events = events_of(f"tape:{walk}", lambda source: SetAnew(source, 2.0, 1000.0))
+    assert [e.component for e in events if isinstance(e, Fault)] == ["reflex"]
+    assert "Detector restarted." in [e.text for e in events if isinstance(e, Spoken)]
+    judged = [e.t_ns / NS_PER_S for e in events if isinstance(e, SceneChanged) and e.scene.coverage is not None]
+    assert judged[-1] > 5.5
