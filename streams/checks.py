@@ -1,7 +1,7 @@
 """Whether a payload is fit for use: the kind it should be, the shape it claims, numbers that are numbers.
 
 Refuses what native decoders and damaged recordings have been seen to hand over: NaN, missing timestamps (-1), truncated
-or transposed arrays. Doesn't judge what an image shows or whether a value is plausible.
+or transposed arrays, rotations that are none. Doesn't judge what an image shows or whether a value is plausible.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from handrail.streams.samples import (
     PoseBatch,
     Sample,
 )
+
+LEAST_GRAVITY_MSEC2 = 1.0  # less has no direction: VIO hasn't found it
+QUATERNION_TOLERANCE = 0.1  # zeros and garbage are no rotation
 
 Packed = ImuBatch | MagBatch | BaroBatch | PoseBatch
 
@@ -87,8 +90,11 @@ def fit_rows(sample: Sample) -> NDArray[np.bool_] | None:
         if column.shape != (len(times), *shape) or column.dtype != np.float64:
             return None
         rows &= np.isfinite(column).reshape(len(times), math.prod(shape)).all(axis=1)
-    if isinstance(payload, PoseBatch) and not _finite(payload.gravity_msec2, (3,)):
-        return None
+    if isinstance(payload, PoseBatch):
+        if not (_finite(payload.gravity_msec2, (3,)) and np.linalg.norm(payload.gravity_msec2) > LEAST_GRAVITY_MSEC2):
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):  # rows that aren't finite are out already
+            rows &= np.abs(np.linalg.norm(payload.quaternion_xyzw, axis=1) - 1.0) < QUATERNION_TOLERANCE
     return rows
 
 

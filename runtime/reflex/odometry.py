@@ -31,6 +31,7 @@ POSE_SPEED_SD_MSEC = 0.05
 POSE_TILT_SD_RAD = 0.005
 # Of the way, always to the same side: scale and heading. Measured on the world: 0.4 to 1.7 % of our own.
 POSE_DRIFT, OWN_DRIFT = 0.01, 0.02
+FASTEST_MSEC, FARTHEST_M = 12.0, 1e6  # nobody runs faster, nobody gets there: VIO has run away
 JUMP_M = 0.3  # VIO found itself elsewhere: our frame stays, the alignment moves
 LONGEST_STEP_NS = 350_000_000  # between two views; beyond it the corners have left
 ACCEL_SD_MSEC2 = 0.3  # beyond what the tilt's uncertainty leaks of gravity
@@ -65,6 +66,7 @@ class Odometry:
         """A seam: place and heading start anew."""
         self._filter.reset()
         self._batches: deque[PoseBatch] = deque(maxlen=POSE_BATCHES)
+        self._newest_pose = np.full(7, np.nan)
         self._R_level_filter = np.eye(3)  # about the vertical: VIO's heading, where it took over
         self._level_given: tuple[F64, F64] | None = None  # rotation about the vertical and shift, level <- VIO's frame
         self._last: Attitude | None = None  # at the last step, of the filter
@@ -82,7 +84,12 @@ class Odometry:
         self._filter.update(label, batch)
 
     def poses(self, batch: PoseBatch) -> None:
-        if len(batch.device_ns):
+        if len(batch.device_ns) == 0:
+            return
+        newest = np.concatenate([batch.position_m[-1], batch.quaternion_xyzw[-1]])
+        stuck = np.array_equal(newest, self._newest_pose)  # VIO's noise makes each pose new
+        self._newest_pose = newest
+        if not stuck:
             self._batches.append(batch)
 
     def attitude(self, device_ns: int) -> Attitude | None:
@@ -134,7 +141,7 @@ class Odometry:
         for batch in self._batches:
             i = int(np.argmin(np.abs(batch.device_ns - device_ns)))
             off = abs(int(batch.device_ns[i]) - device_ns)
-            if (best is None or off < best[0]) and batch.quality[i] > 0 and np.isfinite(batch.position_m[i]).all():
+            if (best is None or off < best[0]) and batch.quality[i] > 0 and _believable(batch, i):
                 best = off, batch, i
         if best is None or best[0] > POSE_FRESH_NS:
             return None
@@ -263,6 +270,12 @@ class Odometry:
             device_ns, R, self._x[:3].copy(), self._x[3:].copy(), self._P[3:, 3:].copy(), position_cov, angular,
             tilt_sd_rad, source,
         )
+
+
+def _believable(batch: PoseBatch, i: int) -> bool:
+    """NaN compares as False, as it should."""
+    position, velocity = np.abs(batch.position_m[i]), np.abs(batch.velocity_msec[i])
+    return bool((position < FARTHEST_M).all() and (velocity < FASTEST_MSEC).all())
 
 
 def _about_vertical(angle_rad: float) -> F64:

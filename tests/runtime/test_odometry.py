@@ -291,3 +291,22 @@ def test_the_real_corridors_speed_agrees_with_its_vio() -> None:
     vio_speed = float(np.linalg.norm(poses.velocity_msec[-1]))
     for pose in told:
         assert np.linalg.norm(pose.velocity_msec) == pytest.approx(vio_speed, abs=0.1)
+
+
+@pytest.mark.parametrize("how", ["stuck", "run away", "at the end of the world"])
+def test_vio_that_tells_nonsense_is_not_followed(how: str) -> None:
+    seed, kind, seconds, gen = 1, "textured", 3.0, 2
+    t, views = truth(seed, kind, seconds, gen), looks(seed, kind, seconds, gen)
+    vio = list(vio_of(t, [v.device_ns for v in views], np.eye(3), np.zeros(3)))
+    half = len(vio) // 2
+    for i in range(half, len(vio)):
+        match how:
+            case "stuck":
+                vio[i] = replace(vio[half - 1], device_ns=vio[i].device_ns)
+            case "run away":
+                vio[i] = replace(vio[i], velocity_msec=vio[i].velocity_msec + 100.0)
+            case _:
+                vio[i] = replace(vio[i], position_m=vio[i].position_m + 1e300)
+    found = run(walked(seed, kind, seconds, gen), views, poses=tuple(vio))
+    assert [p.source for p in found][half - 2] == "vio"
+    assert {p.source for p in found[half + 1 :]} <= {"stereo", "imu"}

@@ -380,6 +380,18 @@ def test_a_seam_empties_the_rings_and_keeps_the_counts() -> None:
     assert buffer.statistics()[IMU.label].received == 1
 
 
+@pytest.mark.parametrize("broken", ["quaternion of zeros", "quaternion of tens", "no gravity"])
+def test_a_pose_whose_rotation_is_none_is_dropped(broken: str) -> None:
+    buffer, batch = RollingBuffer(), poses([S, 2 * S])
+    match broken:
+        case "no gravity":
+            batch = dataclasses.replace(batch, gravity_msec2=np.zeros(3))
+        case _:
+            batch.quaternion_xyzw[0] *= 0.0 if "zeros" in broken else 10.0
+    taken = buffer.add(Sample(Stream("vio", Kind.POSE), 2 * S, 2 * S, batch))
+    assert (0 if taken is None else taken.count) == (0 if broken == "no gravity" else 1)
+
+
 # --- age ---
 
 OFFSET = 5_000 * S  # the loop's clock against the device's
