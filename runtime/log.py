@@ -12,6 +12,7 @@ that loses power loses what the system had not yet put on disk).
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import math
 import os
@@ -36,10 +37,15 @@ class _LineFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            if stat.S_ISREG(os.fstat(fd).st_mode):
-                os.fchmod(fd, 0o600)  # a file that was there before keeps its own mode otherwise
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._file = open(fd, "wb", buffering=0)
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # before another run's lines are cut off
+                os.ftruncate(fd, 0)
+                os.fchmod(fd, 0o600)  # a file that was there before keeps its own mode otherwise
+        except BlockingIOError as e:
+            self._file.close()
+            raise OutputError(f"{path}: another run is writing there; wait for its end or give another folder") from e
         except OSError as e:
             raise self._failed(e) from e
 

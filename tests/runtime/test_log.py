@@ -147,3 +147,15 @@ def test_timings_hold_only_what_was_measured(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert json.loads(path.read_text().splitlines()[0]) == {"what": "reflex.depth", "ms": 26.4, "device_ns": 5}
     assert list(read_timings(path)) == timings
+
+
+def test_two_runs_do_not_write_into_one_log(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        log.append(Fault(1, "a", "b"))
+        with pytest.raises(OutputError, match="another run"):
+            EventLog(path)
+        log.append(Fault(2, "a", "b"))
+    assert [e.t_ns for e in read_log(path)] == [1, 2]
+    EventLog(path).close()
+    assert path.read_bytes() == b""
