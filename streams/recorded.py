@@ -85,6 +85,8 @@ def _check_file(path: Path) -> None:
     try:
         if path.is_dir():
             raise SourceError(f"{path}: expected a recording (.vrs), it is a folder")
+        if path.is_fifo():
+            raise SourceError(f"{path}: expected a recording (.vrs), it is a pipe, in which nobody can look ahead")
         with path.open("rb") as file:
             magic = file.read(8)
     except FileNotFoundError:

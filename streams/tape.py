@@ -107,7 +107,7 @@ async def open_tape(path: str, plan: DecodePlan, options: Mapping[str, str]) -> 
         raise SourceError(f"tape option {min(options)!r} is unknown: a tape takes none")
     name = Path(path).name
     try:
-        content = await asyncio.to_thread(Path(path).read_bytes)
+        content = await asyncio.to_thread(_content, Path(path))
     except OSError as e:
         raise SourceError(f"{name}: the tape can't be read ({e.strerror})") from e
     records = await asyncio.to_thread(_records, name, content)
@@ -118,6 +118,12 @@ async def open_tape(path: str, plan: DecodePlan, options: Mapping[str, str]) -> 
 
 
 # Reading
+
+
+def _content(path: Path) -> bytes:
+    if path.is_fifo():
+        raise SourceError(f"{path.name}: expected a tape in a file, got a pipe, which may never end")
+    return path.read_bytes()
 
 
 def _records(name: str, content: bytes) -> list[memoryview]:

@@ -432,6 +432,12 @@ def test_what_is_no_recording_is_refused_in_one_line(content: bytes | None, said
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_a_pipe_is_no_recording_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.vrs")
+    with pytest.raises(SourceError, match="it is a pipe"):
+        read(f"vrs:{tmp_path / 'pipe.vrs'}")
+
+
 def test_a_folder_is_no_recording(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="it is a folder"):
         read(f"vrs:{tmp_path}")

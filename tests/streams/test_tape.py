@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import struct
 import zlib
 from collections.abc import AsyncIterator
@@ -21,7 +22,7 @@ from handrail.streams.clock import run_virtual
 from handrail.streams.errors import OutputError, SourceError
 from handrail.streams.samples import Kind, Payload, Sample, Stream
 from handrail.streams.source import DecodePlan, SourceInfo, open_source
-from handrail.streams.tape import MAGIC, write_tape
+from handrail.streams.tape import MAGIC, open_tape, write_tape
 from handrail.streams.world.scenario import load_rig
 from handrail.streams.world.source import WorldSource, open_world
 
@@ -194,6 +195,17 @@ def test_samples_out_of_order_are_refused_and_leave_no_file(tmp_path: Path) -> N
     with pytest.raises(OutputError, match="order of capture"):
         asyncio.run(write_tape(tmp_path / "t", _info(), PLAN, _from(samples)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_is_no_tape_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.tape")
+
+    async def play() -> None:
+        async with open_tape(str(tmp_path / "pipe.tape"), DecodePlan(), {}):
+            pass
+
+    with pytest.raises(SourceError, match="got a pipe"):
+        asyncio.run(play())
 
 
 def test_a_folder_that_is_not_there_is_an_output_error(tmp_path: Path) -> None:
