@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from handrail.benchmarks.command import Outcome
+from handrail.benchmarks.command import Outcome, above_0
 from handrail.streams.buffer import RollingBuffer
 from handrail.streams.samples import (
     AudioBlock,
@@ -72,8 +72,8 @@ GEN2 = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--minutes", type=float, default=10.0, help="simulated (10)")
-    parser.add_argument("--rate-factor", type=float, default=4.0, help="times the nominal Gen 2 rates (4)")
+    parser.add_argument("--minutes", type=above_0, default=10.0, help="simulated (10)")
+    parser.add_argument("--rate-factor", type=above_0, default=4.0, help="times the nominal Gen 2 rates (4)")
 
 
 def run(args: argparse.Namespace) -> Outcome:

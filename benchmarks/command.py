@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import platform
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -36,6 +37,23 @@ class Bench(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> Outcome: ...
+
+
+def from_1(text: str) -> int:
+    """An option's number of things to try: none at all would prove everything."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1_000_000):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1000000, got {text!r}")
+    return int(text)
+
+
+def above_0(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
 
 
 class BenchCommand:

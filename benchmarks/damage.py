@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from handrail.benchmarks.command import Outcome
+from handrail.benchmarks.command import Outcome, from_1
 from handrail.benchmarks.parallel import run_jobs
 from handrail.runtime.events import AnyEvent, Ended, Fault, Spoken
 from handrail.runtime.replay import Hooks, replay
@@ -125,7 +125,7 @@ def _told(name: str, events: list[AnyEvent]) -> Verdict:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--count", type=int, default=500, help="damaged copies (500)")
+    parser.add_argument("--count", type=from_1, default=500, help="damaged copies (500)")
     parser.add_argument("--seed", type=int, default=0, help="of the damage (0)")
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from handrail.benchmarks.command import Outcome
+from handrail.benchmarks.command import Outcome, from_1
 from handrail.benchmarks.damage import recordings
 from handrail.benchmarks.tapes import tape_of
 from handrail.runtime.events import Alerted, AnyEvent, FrameSkipped, SceneChanged, SoundStarted
@@ -71,7 +71,7 @@ class Measured:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--hazards", type=int, default=200, help="distinct hazards at least (200)")
+    parser.add_argument("--hazards", type=from_1, default=200, help="distinct hazards at least (200)")
     parser.add_argument("--seed", type=int, default=1000, help="of the first walk (1000)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write the distribution as a PNG")
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from handrail.benchmarks.command import Outcome
+from handrail.benchmarks.command import Outcome, from_1
 from handrail.benchmarks.parallel import run_jobs
 from handrail.benchmarks.tapes import tape_of
 from handrail.runtime.events import AnyEvent, SceneChanged, SoundStarted, Spoken
@@ -110,7 +110,7 @@ def _heard(events: list[AnyEvent], notice: Notice) -> list[float]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--count", type=int, default=1000, help="outages of at least 0.5 s (default: 1000)")
+    parser.add_argument("--count", type=from_1, default=1000, help="outages of at least 0.5 s (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="of the first session (default: 0)")
 
 

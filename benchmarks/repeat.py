@@ -11,14 +11,14 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from handrail.benchmarks.command import Outcome
+from handrail.benchmarks.command import Outcome, from_1
 from handrail.streams.errors import HandrailError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("uri", nargs="?", default="world:7?seconds=6", help="what to replay (world:7?seconds=6)")
-    parser.add_argument("--count", type=int, default=20, help="replays (20)")
-    parser.add_argument("--hash-seeds", type=int, default=5, help="different PYTHONHASHSEEDs among them (5)")
+    parser.add_argument("--count", type=from_1, default=20, help="replays (20)")
+    parser.add_argument("--hash-seeds", type=from_1, default=5, help="different PYTHONHASHSEEDs among them (5)")
 
 
 def run(args: argparse.Namespace) -> Outcome:

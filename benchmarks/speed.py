@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from handrail.benchmarks.command import Outcome
+from handrail.benchmarks.command import Outcome, from_1
 from handrail.benchmarks.damage import recordings
 from handrail.runtime.replay import replay
 from handrail.streams.errors import SourceError
@@ -14,7 +14,7 @@ from handrail.streams.errors import SourceError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("uri", nargs="?", default=None,
                         help="what to replay (the Gen 2 corridor recording, looped to 10 s)")  # fmt: skip
-    parser.add_argument("--runs", type=int, default=3, help="of which the median counts (3)")
+    parser.add_argument("--runs", type=from_1, default=3, help="of which the median counts (3)")
 
 
 def run(args: argparse.Namespace) -> Outcome:

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from handrail.benchmarks.command import Outcome
+from handrail.benchmarks.command import Outcome, above_0, from_1
 from handrail.benchmarks.parallel import run_jobs
 from handrail.benchmarks.scoring import Tally, score
 from handrail.benchmarks.tapes import tape_of
@@ -157,9 +157,9 @@ def _told(o: TrueObstacle, truth: Truth, events: list[AnyEvent], before_s: float
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", default="1000:1020", metavar="A:B", help="first and one past the last (1000:1020)")
     parser.add_argument("--kinds", default="all", help="comma-separated, or all: " + ", ".join(KINDS))
-    parser.add_argument("--seconds", type=float, default=12.0, help="of each walk (12)")
+    parser.add_argument("--seconds", type=above_0, default=12.0, help="of each walk (12)")
     parser.add_argument("--gen", type=int, choices=(1, 2), default=2, help="of the glasses (2)")
-    parser.add_argument("--jobs", type=int, default=None, help="processes (all cores)")
+    parser.add_argument("--jobs", type=from_1, default=None, help="processes (all cores)")
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -181,10 +181,9 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _seeds(text: str) -> range:
     first, _, end = text.partition(":")
-    try:
-        return range(int(first), int(end))
-    except ValueError as e:
-        raise ConfigError(f"--seeds {text}: expected A:B, e.g. 1000:1020") from e
+    if not (first.isascii() and first.isdigit() and end.isascii() and end.isdigit() and int(first) < int(end)):
+        raise ConfigError(f"--seeds {text}: expected A:B with A before B, e.g. 1000:1020")
+    return range(int(first), int(end))
 
 
 def _figures(found: list[Found]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ module, an object that fits ``Command``. Only the module of the command that is 
 belong inside its ``run``, so that ``--help`` and option errors stay quick. Knows no command by name.
 
 Exit codes: 0 done, 1 a check fell short, 2 bad input, 3 something it needs isn't installed; and as shells have it
-130 interrupted, 141 the reader of our output went away, 70 a fault of Handrail's own.
+130 interrupted, 141 the reader of our output went away, 143 terminated, 70 a fault of Handrail's own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import difflib
 import itertools
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +28,7 @@ from handrail.runtime.terminal import check_writable, one_line, say
 from handrail.streams.errors import HandrailError, InputError, MissingDependencyError
 
 GROUP = "handrail.commands"
-INTERRUPTED, READER_GONE, OWN_FAULT = 130, 141, 70
+INTERRUPTED, READER_GONE, TERMINATED, OWN_FAULT = 130, 141, 143, 70
 
 
 class Command(Protocol):
@@ -100,6 +101,9 @@ class CommandParser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. Never raises, never shows a traceback unless asked to."""
     words = list(sys.argv[1:] if argv is None else argv)
+    terminated: list[int] = []
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, lambda *_: _end(terminated))
     try:
         code = _dispatch(words)
         sys.stdout.flush()
@@ -107,7 +111,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:
         if "--debug" in words and not isinstance(error, SystemExit):
             traceback.print_exc()
-        return _report(error)
+        code = _report(error)
+        return TERMINATED if terminated else code
+
+
+def _end(terminated: list[int]) -> None:
+    """Asked to end (SIGTERM): as with Ctrl-C all that is open is closed, and the log says that it ended."""
+    terminated.append(signal.SIGTERM)
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.raise_signal(signal.SIGINT)
+    else:  # in the background of a shell, which has it ignored
+        raise SystemExit(TERMINATED)
 
 
 def _dispatch(words: list[str]) -> int:

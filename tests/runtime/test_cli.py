@@ -4,8 +4,10 @@ import argparse
 import asyncio
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
@@ -14,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from handrail.runtime import cli
+from handrail.runtime.events import Ended
+from handrail.runtime.log import read_log
 from handrail.runtime.terminal import one_line, print_table, write_json
 from handrail.streams.errors import HandrailError, MissingDependencyError, OutputError, SourceError
 
@@ -245,3 +249,42 @@ def test_a_json_file_is_whole_or_not_there(tmp_path: Path) -> None:
         with pytest.raises(OutputError, match="No space left"):
             write_json(full, {"a": 1})
         assert full.is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["outages", "--count", "0"], "from 1 to 1000000"), (["damage", "--count", "-3"], "from 1 to 1000000"),
+        (["buffer", "--minutes", "-1"], "above 0"), (["buffer", "--minutes", "nan"], "above 0"),
+        (["world", "--seeds", "5:2"], "A before B"),
+    ],
+)  # fmt: skip
+def test_a_bench_that_would_try_nothing_proves_nothing(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", *words]) == 2
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_replay_that_is_told_to_end_closes_its_log_and_its_children(
+    how: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    replay = subprocess.Popen(
+        [sys.executable, "-m", "handrail.runtime.cli", "replay", "world:7?seconds=60", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    log = tmp_path / "events.jsonl"
+    while '"scene"' not in (log.read_text() if log.exists() else ""):
+        assert replay.poll() is None
+        time.sleep(0.05)
+    children = Path(f"/proc/{replay.pid}/task/{replay.pid}/children").read_text().split()
+    assert children
+    replay.send_signal(how)
+    _, complaints = replay.communicate(timeout=30)
+    assert replay.returncode == code and complaints == "handrail: interrupted\n"
+    assert [type(e) for e in read_log(log)][-1] is Ended
+    for child in children:
+        state = Path(f"/proc/{child}/stat")
+        assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] in "ZX"
