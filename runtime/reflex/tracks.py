@@ -14,18 +14,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from handrail.runtime.reflex import probes
 from handrail.runtime.reflex.depth import Pose
-from handrail.runtime.reflex.drops import LANES, ROW_M, ROWS, Strip
+from handrail.runtime.reflex.drops import Strip
 from handrail.runtime.reflex.field import Here
 from handrail.runtime.reflex.front import Front
 from handrail.runtime.reflex.ground import Floor
 from handrail.runtime.reflex.motion import Motion
 from handrail.runtime.reflex.obstacles import BEARING_STEP_RAD, Sighting, band_of
+from handrail.runtime.reflex.probes import along_across
 from handrail.runtime.reflex.rays import LevelRays
-from handrail.runtime.scene import CORRIDOR_HALF_WIDTH_M, Band, Obstacle, Thing
+from handrail.runtime.scene import Band, Obstacle, Thing
 
 F64 = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 NS_PER_S = 1_000_000_000
 GATE = 12.0  # squared sigmas
@@ -44,7 +45,6 @@ WIDEST_MOVER_M, LOWEST_MOVER_M = 1.0, 0.7
 CENTRE_SD_M = 0.06  # across the line of sight
 TURN_SD_RAD = math.radians(2.5)  # a frame: fronts are curved, and other parts come into view
 COLUMN_SD_RAD = 0.5 * BEARING_STEP_RAD
-PROBES = 5  # heights at which the rays are asked about a track
 
 
 @dataclass(slots=True)
@@ -94,8 +94,9 @@ class Tracks:
             return
         self.predict(pose)
         pairs, rivals = self._pairs(sightings, here)
-        grounded = _bottom_seen(sightings, rays, floor)
-        fronted, sided = _front_seen(sightings, rays, floor, here), _sides_seen(sightings, rays, floor, here)
+        grounded = probes.bottom_seen(sightings, rays, floor)
+        fronted = probes.front_seen(sightings, rays, floor, here)
+        sided = probes.sides_seen(sightings, rays, floor, here)
         for track in self._tracks:
             seen = pairs.get(track.id)
             track.recent = [*track.recent[-2:], seen is not None]
@@ -106,7 +107,7 @@ class Tracks:
                     bottom_seen=bool(grounded[seen]), front_seen=bool(fronted[seen]), sides_seen=bool(sided[seen]),
                 )
         taken = set(pairs.values())
-        states = _look_through([t for t in self._tracks if t.last_ns != now_ns], rays, strip, floor, here)
+        states = probes.look_through([t for t in self._tracks if t.last_ns != now_ns], rays, strip, floor, here)
         self._tracks = [t for t in self._tracks if self._keep(t, states.get(t.id), here, now_ns, walking)]
         for i, sighting in enumerate(sightings):
             if i not in taken:
@@ -135,7 +136,7 @@ class Tracks:
         return tuple(sorted(out, key=lambda o: (math.hypot(o.x_m - here.x_m, o.y_m - here.y_m), o.id)))
 
     def _obstacle(self, t: _Track, here: Here) -> Obstacle:
-        along, across = _along_across(t.at, here)
+        along, across = along_across(t.at, here)
         distance = max(math.hypot(t.at[0] - here.x_m, t.at[1] - here.y_m), 0.1)
         v = t.motion.velocity if t.motion.moving else np.zeros(2)
         return Obstacle(
@@ -217,7 +218,7 @@ class Tracks:
             return True
         unseen_s = (now_ns - t.last_ns) / NS_PER_S
         t.free = t.free + 1 if state == "through" else t.free if state is None else 0
-        if t.free >= min(FREE_LOOKS, t.looks // 2):
+        if t.free >= max(1, min(FREE_LOOKS, t.looks // 2)):
             return False
         if not t.confirmed:
             return unseen_s < FORGET_UNCONFIRMED_S
@@ -231,7 +232,7 @@ class Tracks:
         if walking and ahead < -1.5:
             return False
         longest_s = FORGET_S if state != "unknown" else FORGET_UNKNOWN_S
-        return unseen_s < min(longest_s, REMEMBER_LOOK_S * (t.looks - 1))
+        return unseen_s < min(longest_s, REMEMBER_LOOK_S * max(t.looks - 1, 1))
 
     def _covered(self, t: _Track, now_ns: int) -> bool:
         """Whether a track seen now has grown over this one."""
@@ -254,15 +255,8 @@ def _mm(value: float) -> float:
     return round(float(value), 3)
 
 
-def _along_across(at: F64, here: Here) -> tuple[F64, F64]:
-    """Unit vectors along and across the line of sight."""
-    d = at - np.array([here.x_m, here.y_m])
-    d = d / max(math.hypot(*d), 1e-6)
-    return d, np.array([-d[1], d[0]])
-
-
 def _sighting_cov(s: Sighting, here: Here) -> F64:
-    along, across = _along_across(np.array([s.x_m, s.y_m]), here)
+    along, across = along_across(np.array([s.x_m, s.y_m]), here)
     sd_across = s.distance_m * s.bearing_sd_rad + 0.02
     return np.outer(along, along) * s.distance_sd_m**2 + np.outer(across, across) * sd_across**2
 
@@ -270,7 +264,7 @@ def _sighting_cov(s: Sighting, here: Here) -> F64:
 def _centre(s: Sighting, here: Here) -> tuple[F64, F64]:
     """The middle of what is seen of a thing, and its covariance: unlike the nearest point it doesn't slide."""
     at = np.array([s.centre_x_m, s.centre_y_m])
-    along, across = _along_across(at, here)
+    along, across = along_across(at, here)
     return at, np.outer(along, along) * s.distance_sd_m**2 + np.outer(across, across) * CENTRE_SD_M**2
 
 
@@ -306,7 +300,7 @@ def _cost(t: _Track, s: Sighting, here: Here) -> float:
     """Squared sigmas between a track and a sighting; across the line of sight their widths give slack."""
     if t.thing is not s.thing:
         return math.inf
-    along, across = _along_across(np.array([s.x_m, s.y_m]), here)
+    along, across = along_across(np.array([s.x_m, s.y_m]), here)
     d = np.array([s.x_m, s.y_m]) - t.at
     da, dc = abs(float(d @ along)), abs(float(d @ across))
     if da > 1.5 or dc > 3.0:
@@ -316,101 +310,3 @@ def _cost(t: _Track, s: Sighting, here: Here) -> float:
     apart = s.bottom_m > t.top_m + 0.1 or s.top_m < t.bottom_m - 0.1
     across_cost = (max(0.0, dc - slack) / 0.15) ** 2 + (dc / (slack + 0.5)) ** 2
     return (da / sd_along) ** 2 + across_cost + (4.0 if apart else 0.0)
-
-
-def _bottom_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor) -> Mask:
-    """[N] whether depth shows what is under a sighting's lowest part: else it may reach further down."""
-    if not sightings or not floor.known:
-        return np.zeros(len(sightings), bool)
-    xy = np.array([[s.x_m, s.y_m] for s in sightings])
-    z = floor.z_at(xy[:, 0].astype(np.float32), xy[:, 1].astype(np.float32))
-    under = z + np.array([max(s.bottom_m - 0.15, 0.0) for s in sightings])
-    row, column, inverse, inside = rays.pixels_of(np.column_stack([xy, under]))
-    seen = rays.inverse_rho[row, column]
-    return np.asarray(inside & (seen < inverse + 3.0 * rays.sd_inverse))  # False where NaN
-
-
-def _front_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor, here: Here) -> Mask:
-    """[N] whether the view reaches nearer than a sighting's nearest point, at its top, and beyond both ends of its
-    front: else a nearer part may be out of view."""
-    if not sightings:
-        return np.zeros(0, bool)
-    around = np.array([_around(s, here) for s in sightings])  # [N, 3, 2]
-    z = floor.z_at(around[..., 0].astype(np.float32), around[..., 1].astype(np.float32)).astype(np.float64)
-    tops = np.array([max(s.top_m - 0.05, s.bottom_m) for s in sightings])
-    points = np.concatenate([around, (z + tops[:, None])[..., None]], axis=-1)
-    return np.asarray(rays.pixels_of(points)[3].all(axis=1))
-
-
-def _sides_seen(sightings: list[Sighting], rays: LevelRays, floor: Floor, here: Here) -> Mask:
-    """[N] whether the view reaches beyond a sighting on both sides: else its centre moves with the view's edge."""
-    if not sightings:
-        return np.zeros(0, bool)
-    xy = np.array([[s.centre_x_m, s.centre_y_m] for s in sightings])
-    across = np.array([_along_across(at, here)[1] for at in xy])
-    half = np.array([0.5 * s.width_m + 0.15 for s in sightings])[:, None] * across
-    ends = np.stack([xy - half, xy + half], axis=1)  # [N, 2, 2]
-    z = floor.z_at(ends[..., 0].astype(np.float32), ends[..., 1].astype(np.float32)).astype(np.float64)
-    middle = z + np.array([0.5 * (s.bottom_m + s.top_m) for s in sightings])[:, None]
-    return np.asarray(rays.pixels_of(np.concatenate([ends, middle[..., None]], axis=-1))[3].all(axis=1))
-
-
-def _around(s: Sighting, here: Here) -> list[tuple[float, float]]:
-    """Places just before a sighting's nearest point and just beyond its ends."""
-    toward = max(s.distance_m - 0.12, 0.05) / max(s.distance_m, 0.05)
-    before = here.x_m + (s.x_m - here.x_m) * toward, here.y_m + (s.y_m - here.y_m) * toward
-    if s.front is None:
-        return [before] * 3
-    c, d = math.cos(s.front.angle_rad), math.sin(s.front.angle_rad)
-    foot = (s.x_m - s.front.x_m) * c + (s.y_m - s.front.y_m) * d
-    ends = [
-        end + beyond if abs(end - foot) < 0.2 else foot  # the other end may be out of view: it isn't the near one
-        for end, beyond in ((s.front.low_m, -0.08), (s.front.high_m, 0.08))
-    ]
-    return [before, *((s.front.x_m + c * end, s.front.y_m + d * end) for end in ends)]
-
-
-def _look_through(
-    tracks: list[_Track], rays: LevelRays, strip: Strip, floor: Floor, here: Here
-) -> dict[int, str]:
-    """Track id -> "through" (rays end behind its place), "there", "unknown" (no depth), absent: out of view, hidden."""
-    things = [t for t in tracks if t.thing is Thing.OBSTACLE]
-    edges = [t for t in tracks if t.thing is Thing.DROP_OFF] if floor.known else []
-    states = {t.id: state for t in edges if (state := _floor_there(t, strip, here)) is not None}
-    if not things:
-        return states
-    xy = np.array([t.at for t in things])
-    z = floor.z_at(xy[:, 0].astype(np.float32), xy[:, 1].astype(np.float32))
-    parts = np.linspace(0.1, 0.9, PROBES)
-    heights = np.array([[t.bottom_m + p * (t.top_m - t.bottom_m) for p in parts] for t in things])
-    points = np.concatenate(
-        [np.repeat(xy[:, None, :], PROBES, axis=1), (z[:, None] + heights)[..., None]], axis=-1
-    )  # [N, PROBES, 3]
-    row, column, inverse, inside = rays.pixels_of(points)
-    seen = rays.inverse_rho[row, column]
-    known = inside & np.isfinite(seen)
-    slack = 3.0 * rays.sd_inverse + 0.08 * inverse
-    through = known & (seen < inverse - slack)
-    there = known & (np.abs(seen - inverse) <= slack)
-    for i, t in enumerate(things):
-        if through[i].sum() >= 3 and through[i].sum() > 2 * there[i].sum():
-            states[t.id] = "through"
-        elif there[i].any():
-            states[t.id] = "there"
-        elif inside[i].any() and not known[i].any():
-            states[t.id] = "unknown"
-    return states
-
-
-def _floor_there(t: _Track, strip: Strip, here: Here) -> str | None:
-    """For a drop-off: "through" where floor goes on behind its edge."""
-    ahead, left = here.from_level(*t.at)
-    lane = math.floor((left + CORRIDOR_HALF_WIDTH_M) * LANES / (2 * CORRIDOR_HALF_WIDTH_M))
-    row = math.floor(ahead / ROW_M)
-    if not (0 <= lane < LANES and 0 <= row < ROWS - 4):
-        return None
-    behind = slice(row + 1, row + 7)
-    known = strip.known[lane, behind].sum()
-    if known < 8:
-        return "unknown" if strip.visible[lane, behind].sum() >= 8 else None
-    return "through" if strip.on_floor[lane, behind].sum() > 0.7 * known else "there"

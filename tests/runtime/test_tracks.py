@@ -60,6 +60,15 @@ def test_what_is_very_near_and_solid_needs_no_second_look() -> None:
     assert near(walk(lambda _: [Box((1.2, -0.4, 0.0), (1.6, 0.4, 1.6))], lambda _: Eye(), 0.1)[0])
 
 
+def test_two_looks_of_three_confirm_though_the_one_between_failed() -> None:
+    box = Box((3.0, -0.25, 0.0), (3.3, 0.25, 0.9))
+    no_match = Box((2.9, -0.8, 0.0), (3.5, 0.8, 1.5), textured=False)
+    frames = [[], [], [], [box], [no_match], [box]]
+    scenes = walk(lambda t: frames[round(t * 10)], lambda _: Eye(), 0.6)
+    assert not near(scenes[3], 4.0), "one look"
+    assert [o.looks for o in near(scenes[5], 4.0)] == [2]
+
+
 def test_what_leaves_the_view_stays_with_growing_uncertainty_and_is_forgotten_in_the_end() -> None:
     box = Box((2.5, -0.25, 0.0), (2.8, 0.25, 1.2))
     around = Surroundings(T_DEVICE_CPF)
