@@ -54,8 +54,9 @@ class EspeakVoice:
     async def _ask(self, request: Request) -> Reply:
         """Whatever goes wrong on the way costs the child; the next phrase gets a new one."""
         message = msgspec.msgpack.encode(request)
+        limit_s = START_S if self._child.pid is None or self._child.lost else HUNG_S
         try:
-            body = await self._child.request(message, HUNG_S if self._child.pid is not None else START_S)
+            body = await self._child.request(message, limit_s)
             reply = msgspec.msgpack.decode(body, type=Reply)
         except (ChildDied, msgspec.MsgspecError) as e:
             raise DeviceError(f"espeak-ng: {e}; it starts again with the next phrase") from e

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from handrail.device.espeak import EspeakVoice
+from handrail.device.espeak import HUNG_S, START_S, EspeakVoice
 from handrail.device.phrase_cache import MOST_PHRASES, PhraseCache
 from handrail.device.sound import RATE_HZ, Sound
 from handrail.streams.clock import now_ns, run_virtual
@@ -159,6 +159,27 @@ def test_a_child_killed_while_it_works_is_an_error_and_one_killed_before_is_not(
             await voice.render("Stop.", 240)
 
     run_virtual(main())
+
+
+def test_the_child_that_follows_one_found_dead_gets_the_time_that_a_start_takes() -> None:
+    async def main() -> list[float | None]:
+        limits: list[float | None] = []
+        async with espeak() as voice:
+            request = voice._child.request
+
+            async def noted(message: bytes, timeout_s: float | None = None) -> bytes:
+                limits.append(timeout_s)
+                return await request(message, timeout_s)
+
+            voice._child.request = noted  # type: ignore[method-assign]
+            for _ in range(2):
+                await voice.render("Stop.", 240)
+            assert voice.pid is not None
+            kill_and_wait_until_dead(voice.pid)
+            await voice.render("Stop.", 240)
+        return limits
+
+    assert run_virtual(main()) == [START_S, HUNG_S, START_S]
 
 
 def test_the_library_is_never_loaded_in_this_process_and_closing_leaves_no_child() -> None:
