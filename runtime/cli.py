@@ -101,6 +101,7 @@ class CommandParser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. Never raises, never shows a traceback unless asked to."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_standard_streams()
     terminated: list[int] = []
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, lambda *_: _end(terminated))
@@ -113,6 +114,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         code = _report(error)
         return TERMINATED if terminated else code
+
+
+def _open_standard_streams() -> None:
+    """Started by something that closed them (cron, a service): what is said goes nowhere, and no file or pipe of ours
+    gets their numbers."""
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
 def _end(terminated: list[int]) -> None:

@@ -60,7 +60,13 @@ def _draw_table(title: str, columns: Sequence[str], cells: list[list[str]], righ
 
 def _put(line: str, file: IO[str]) -> None:
     encoding = getattr(file, "encoding", None) or "utf-8"
-    file.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+    try:
+        file.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+        file.flush()
+    except BrokenPipeError:
+        raise  # whoever read it has gone, which is no fault
+    except OSError as e:
+        raise OutputError(f"standard output can't be written ({e.strerror}); send it elsewhere") from e
 
 
 def _cell(value: object) -> str:

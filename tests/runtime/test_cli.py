@@ -288,3 +288,14 @@ def test_a_replay_that_is_told_to_end_closes_its_log_and_its_children(
     for child in children:
         state = Path(f"/proc/{child}/stat")
         assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code"),
+    [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 2)],
+)
+def test_closed_standard_streams_are_no_fault_and_full_ones_are_told(redirection: str, code: int) -> None:
+    command = f"{sys.executable} -m handrail.runtime.cli --version {redirection}"
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert ran.returncode == code
+    assert ran.stderr.count("\n") == (1 if code else 0)
