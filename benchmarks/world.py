@@ -75,7 +75,7 @@ class Found:
     duration_s: float
     contacts: list[Contact] = field(default_factory=list)
     now_alerts: int = 0
-    false_now: int = 0  # NOW, and nothing true within a metre of the place
+    false_now: int = 0  # NOW, and what it is about (within a metre) is nothing, or nothing in the way
     utterances: int = 0
     tone_s: float = 0.0
 
@@ -95,9 +95,10 @@ def run_walk(walk: Walk) -> Found:
             case SoundEnded():
                 found.utterances += event.heard_s > 0
             case Alerted():
-                false = _about(event, truth) is None
+                about = _about(event, truth)
+                true = about is not None and truth.seen_from(about, event.device_ns).in_corridor
                 found.now_alerts += event.priority is Priority.NOW
-                found.false_now += event.priority is Priority.NOW and false
+                found.false_now += event.priority is Priority.NOW and not true
     found.contacts = [_contact(o, truth, events, first_ns, walk) for o in truth.obstacles if o.contact_ns is not None]
     return found
 
