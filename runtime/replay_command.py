@@ -23,6 +23,7 @@ class ReplayCommand:
     examples = (
         "handrail replay world:7 --out out/walk",
         "handrail replay vrs:walk.vrs --out out/walk --json figures.json",
+        'handrail replay "world:7?kind=head-bar" --config wearer.toml',
         'handrail replay "vrs:walk.vrs?loop=25" --out out/load --speed real --sound card',
     )
 
@@ -35,11 +36,15 @@ class ReplayCommand:
             "--out", type=Path, metavar="DIR", default=Path("out/replay"),
             help="where everything goes; made when it isn't there (default: out/replay)",
         )  # fmt: skip
-        parser.add_argument("--config", type=Path, metavar="FILE", help="the wearer's settings, TOML")
+        parser.add_argument(
+            "--config", type=Path, metavar="FILE",
+            help="the wearer's settings, TOML: [wearer] speech_rate_wpm, units, step_length_m, directions, mono; "
+                 "[audio] voice, period_ms",
+        )  # fmt: skip
         parser.add_argument(
             "--speed", choices=("virtual", "real"), default="virtual",
             help="virtual: declared stage times, the same result every time, as fast as it goes (default); "
-                 "real: as it would be on the wearer, measured",
+                 "real: as it would be on the wearer, measured; not for world: on few cores, which draw it too slowly",
         )  # fmt: skip
         parser.add_argument(
             "--sound", choices=("wav", "card", "null"), default="wav",

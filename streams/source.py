@@ -79,5 +79,5 @@ def open_source(uri: str, plan: DecodePlan) -> AbstractAsyncContextManager[Sourc
         from handrail.streams.tape import open_tape
 
         return open_tape(path, plan, options)
-    missing = "" if colon else " (no scheme given)"
-    raise SourceError(f"source {uri!r}: expected vrs:PATH, world:SEED or tape:PATH{missing}")
+    meant = "" if colon or not uri else f"; did you mean vrs:{uri}?"
+    raise SourceError(f"source {uri!r}: expected vrs:PATH, world:SEED or tape:PATH{meant}")

@@ -63,13 +63,15 @@ def write_report(
 
 
 def start_frame(frames: Sequence[Frame]) -> int:
-    """The frame that is shown first: of those that decided an alert if any, the one that shows most obstacles."""
+    """The frame that is shown first: of those that decided an alert if any, the one that shows most obstacles, in a
+    picture if any has one."""
 
-    def drawn(frame: Frame) -> int:
+    def drawn(frame: Frame) -> tuple[bool, int]:
         confirmed = [o for o in frame.scene.obstacles if o.confirmed]
         if frame.picture is None:
-            return len(confirmed)
-        return sum(o.id in frame.picture.outlines and o.last_device_ns == frame.scene.device_ns for o in confirmed)
+            return False, len(confirmed)
+        seen = [o.id in frame.picture.outlines and o.last_device_ns == frame.scene.device_ns for o in confirmed]
+        return True, sum(seen)
 
     if not frames:
         return 0

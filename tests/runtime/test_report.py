@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import cv2
+import msgspec
 import numpy as np
 import pytest
 import walk_run
@@ -265,6 +266,12 @@ def test_the_frame_shown_first_is_one_that_decided_an_alert(walked: Walk) -> Non
     frames = walked[1].frames()
     assert frames[page.start_frame(frames)].alert
     assert page.start_frame([]) == 0
+
+
+def test_a_frame_with_a_picture_is_shown_before_one_without_that_knows_of_more(walked: Walk) -> None:
+    frame = next(f for f in walked[1].frames() if f.alert and f.picture is not None)
+    crowded = msgspec.structs.replace(frame.scene, obstacles=tuple(thing(i, id=i) for i in range(1, 30)))
+    assert page.start_frame([replace(frame, scene=crowded, picture=None), frame]) == 1
 
 
 @settings(deadline=None)

@@ -463,3 +463,8 @@ def test_without_projectaria_tools_the_command_that_mends_it_is_told(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install --no-deps projectaria-tools==2\.3\.0"):
         read(f"vrs:{tmp_path / 'walk.vrs'}")
+
+
+def test_a_path_without_its_scheme_is_answered_with_the_uri_that_was_meant() -> None:
+    with pytest.raises(SourceError, match=r"did you mean vrs:walk\.vrs\?"):
+        open_source("walk.vrs", DecodePlan())
