@@ -48,7 +48,8 @@
       while (labels.some((l) => Math.abs(l[0] - x) < 110 * unit && Math.abs(l[1] - y) < 17 * unit)) y += 17 * unit;
       labels.push([x, y]);
       overlay.append(svg("circle", { cx: o.mark[0], cy: o.mark[1], r: 4 * unit }));
-      const words = `${metres(o)} ${o.what === "obstacle" ? o.band : o.what}`;
+      const what = o.what !== "obstacle" ? ` ${o.what}` : o.band === "head" ? " head" : ""; // "ground" on a wall misleads
+      const words = metres(o) + what;
       overlay.append(svg("text", { x, y, "stroke-width": 4 * unit }, words));
     }
   }
