@@ -24,7 +24,8 @@ STAIRS_GATE_M = 3.0  # at 1.3 m/s, scaled with speed
 OUT_M = 20.0  # outdoors: farther away than this, a thing may be told again; scaled with speed
 FORGET_S = 20.0  # so long out of the way, it may be told again
 REPEAT_S = 0.7  # between repeats of the earcon
-SPACING_S = 0.6  # between the earcons of two things; half of it when the second is a NOW
+SPACING_S = 0.6  # between the earcons of two things, where one of them only repeats
+NEWS_SPACING_S = 0.3  # between the first earcons of two things: as long as one lasts; a repeat holds up no news
 SLOWED = 0.8  # of the speed when told: the wearer has understood
 SAME_PLACE_M = 0.7  # a new track this near to a told one is the same thing (a desk comes in pieces)
 HELD_GAP_S = 0.35  # the rule "has held since" survives a gap of so long: three frames
@@ -90,6 +91,7 @@ class Memory(msgspec.Struct, frozen=True):
     told: tuple[Told, ...] = ()
     held: tuple[Held, ...] = ()  # every obstacle for which the rule holds, also unconfirmed ones
     earcon_device_ns: int | None = None  # the last
+    news_device_ns: int | None = None  # the last first one of a thing
     unknown_device_ns: int | None = None  # since when the wearer's motion isn't known
 
     def unsaid(self, obstacle_id: int) -> Memory:
@@ -149,7 +151,7 @@ def decide(scene: Scene, memory: Memory, rules: Rules) -> tuple[Alert | None, Me
         words = told is None or (not told.said and now - told.told_device_ns >= REPEAT_S * NS)
         if not words and not (told is not None and _repeats(told, h, w, now)):
             continue
-        if not _spaced(memory, h, now):
+        if not _spaced(memory, told is None, now):
             continue
         first = next((held.first_device_ns for held in memory.held if held.id == o.id), now)
         return Alert(o, h, first, words), _remembered(memory, told, words, o, scene)
@@ -181,11 +183,9 @@ def _repeats(told: Told, h: Hazard, w: Wearer, now: int) -> bool:
     return h.contact_s <= NOW_S and not slowed and now - told.told_device_ns >= REPEAT_S * NS
 
 
-def _spaced(memory: Memory, h: Hazard, now: int) -> bool:
-    if memory.earcon_device_ns is None:
-        return True
-    spacing_s = SPACING_S / 2 if h.priority is Priority.NOW else SPACING_S
-    return now - memory.earcon_device_ns >= spacing_s * NS
+def _spaced(memory: Memory, news: bool, now: int) -> bool:
+    last_ns, spacing_s = (memory.news_device_ns, NEWS_SPACING_S) if news else (memory.earcon_device_ns, SPACING_S)
+    return last_ns is None or now - last_ns >= spacing_s * NS
 
 
 def _find(told: tuple[Told, ...], o: Obstacle, w: Wearer) -> Told | None:
@@ -239,4 +239,5 @@ def _remembered(memory: Memory, old: Told | None, words: bool, o: Obstacle, scen
         w.speed_msec, scene.device_ns, scene.device_ns, words or (old is not None and old.said),
     )  # fmt: skip
     told = (*(t for t in memory.told if t is not old), new)[-MOST_TOLD:]
-    return msgspec.structs.replace(memory, told=told, earcon_device_ns=scene.device_ns)
+    news_ns = scene.device_ns if old is None else memory.news_device_ns
+    return msgspec.structs.replace(memory, told=told, earcon_device_ns=scene.device_ns, news_device_ns=news_ns)
