@@ -95,15 +95,15 @@ def run_walk(walk: Walk) -> Found:
             case SoundEnded():
                 found.utterances += event.heard_s > 0
             case Alerted():
-                about = _about(event, truth)
-                true = about is not None and truth.seen_from(about, event.device_ns).in_corridor
+                thing = about(event, truth)
+                true = thing is not None and truth.seen_from(thing, event.device_ns).in_corridor
                 found.now_alerts += event.priority is Priority.NOW
                 found.false_now += event.priority is Priority.NOW and not true
     found.contacts = [_contact(o, truth, events, first_ns, walk) for o in truth.obstacles if o.contact_ns is not None]
     return found
 
 
-def _about(alert: Alerted, truth: Truth) -> TrueObstacle | None:
+def about(alert: Alerted, truth: Truth) -> TrueObstacle | None:
     """The true thing an alert is about: the nearest to the place it names, within a metre."""
     pose = truth.pose_at(alert.device_ns)
     best, best_m = None, ABOUT_M
@@ -140,7 +140,7 @@ def _told(o: TrueObstacle, truth: Truth, events: list[AnyEvent], before_s: float
     previous: AnyEvent | None = None
     for e in events:
         match e:
-            case Alerted() if (about := _about(e, truth)) is not None and about.index == o.index:
+            case Alerted() if (thing := about(e, truth)) is not None and thing.index == o.index:
                 frames.add(e.device_ns)
             case Queued() if isinstance(previous, Alerted) and previous.device_ns in frames and e.t_ns == previous.t_ns:
                 mine.add(e.utterance_id)
