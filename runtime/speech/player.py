@@ -93,7 +93,7 @@ class Player:
 
     def notice(self, notice: Notice) -> None:
         """One of the fixed lines. Those about sight replace each other."""
-        sight = notice in (Notice.CANT_SEE, Notice.SEE_AGAIN)
+        sight = notice in (Notice.CANT_SEE, Notice.SEE_AGAIN, Notice.CANT_JUDGE)
         self.offer(
             fixed(notice.value), NOTICE_PRIORITY[notice], "health", "sight" if sight else notice.name,
             now_ns() + int(NOTICE_TTL_S * NS_PER_S), severity=2, fallback=notice.value,

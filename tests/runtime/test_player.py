@@ -159,6 +159,17 @@ def test_now_cuts_in_next_follows_the_clause_and_the_rest_is_said_later() -> Non
     assert len(cuts) == 1 and cuts[0].heard_s > 0  # between clauses it gave way uncut
 
 
+def test_what_is_said_of_a_state_that_is_over_is_not_taken_up_again() -> None:
+    async def play(stage: Stage) -> None:
+        stage.speech.notice(Notice.CANT_JUDGE)
+        await asyncio.sleep(0.2)
+        stage.speech.notice(Notice.CANT_SEE, Tone.BLIND)
+        await asyncio.sleep(0.4)
+        stage.speech.notice(Notice.SEE_AGAIN, Tone.AGAIN)
+
+    assert staged(play).spoken() == ["Can't judge ahead.", "I see again."]
+
+
 def test_a_now_is_heard_at_once_whatever_is_being_said() -> None:
     async def play(stage: Stage) -> None:
         stage.speech.say("A long answer to a question that nobody remembers having asked of anyone", 20.0)
