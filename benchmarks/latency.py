@@ -24,13 +24,14 @@ from handrail.benchmarks.command import Outcome, from_1
 from handrail.benchmarks.damage import recordings
 from handrail.benchmarks.tapes import tape_of
 from handrail.benchmarks.world import Walk, about
-from handrail.runtime.events import Alerted, AnyEvent, FrameSkipped, SceneChanged, SoundStarted
+from handrail.runtime.events import Alerted, AnyEvent, FrameSkipped, SceneChanged, SoundStarted, Started
 from handrail.runtime.reflex.runner import Seen
 from handrail.runtime.replay import Hooks, replay
 from handrail.runtime.summary import latency_of
 from handrail.runtime.terminal import print_table, say
-from handrail.streams.samples import Kind
-from handrail.streams.source import DECLARED_DELAY_MS, SourceInfo
+from handrail.streams.clock import now_ns
+from handrail.streams.samples import Kind, Sample
+from handrail.streams.source import DECLARED_DELAY_MS
 from handrail.streams.world.truth import TrueObstacle, Truth, truth_of
 
 PROMISED_P95_MS = 150.0
@@ -51,15 +52,15 @@ class Measured:
     def add(self, part: str, ms: float) -> None:
         self.parts.setdefault(part, []).append(ms)
 
-    def walk(self, events: list[AnyEvent], first_device_ns: int, truth: Truth) -> None:
-        """Take in the log of one walk."""
+    def walk(self, events: list[AnyEvent], offset_ns: int, truth: Truth) -> None:
+        """Take in the log of one walk; ``offset_ns``: session time of a capture less its device time."""
         told: set[int] = set()
         alerts: dict[int, Alerted] = {}
         for e in events:
             match e:
                 case SceneChanged():
                     self.looks += 1
-                    self.add("capture to scene", e.t_ns / MS - (e.scene.device_ns - first_device_ns) / MS)
+                    self.add("capture to scene", (e.t_ns - e.scene.device_ns - offset_ns) / MS)
                 case FrameSkipped():
                     self.skipped += 1
                 case Alerted() if (thing := about(e, truth)) is not None and thing.index not in told:
@@ -68,9 +69,8 @@ class Measured:
                         alerts[e.device_ns] = e
                 case SoundStarted() if e.utterance_id is None and e.source_device_ns in alerts:
                     alert = alerts.pop(e.source_device_ns)
-                    audible_ms, rule_ns = e.audible_ns / MS, alert.first_rule_device_ns - first_device_ns
-                    self.hazards.append(audible_ms - rule_ns / MS)
-                    self.add("alert to heard", audible_ms - alert.t_ns / MS)
+                    self.hazards.append((e.audible_ns - alert.first_rule_device_ns - offset_ns) / MS)
+                    self.add("alert to heard", (e.audible_ns - alert.t_ns) / MS)
                     self.add("frames to confirm", (alert.device_ns - alert.first_rule_device_ns) / MS)
 
 
@@ -106,18 +106,27 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _walk(walk: Walk, measured: Measured) -> None:
     events: list[AnyEvent] = []
-    first: list[int] = []
+    handed: list[int] = []  # hand-over less capture of each frame, the loop's clock less the device's
+    started_ns = 0
 
-    def opened(info: SourceInfo) -> None:
-        first.append(info.first_device_ns)
+    def event(e: AnyEvent) -> None:
+        nonlocal started_ns
+        if isinstance(e, Started):
+            started_ns = now_ns() - e.t_ns
+        events.append(e)
+
+    def sample(s: Sample) -> None:
+        if s.stream.kind is Kind.SLAM:
+            handed.append(s.host_ns - s.device_ns)
 
     def seen(look: Seen) -> None:
         for stage, ms in look.stages_ms.items():
             measured.add(f"reflex: {stage}", ms)
 
-    hooks = Hooks(on_open=opened, on_event=events.append, on_seen=seen)
+    hooks = Hooks(on_event=event, on_seen=seen, on_sample=sample)
     replay(f"tape:{tape_of(walk.uri)}", speed="real", sound="null", hooks=hooks)
-    measured.walk(events, first[0], truth_of(str(walk.seed), walk.options))
+    offset_ns = min(handed) - round(DECLARED_DELAY_MS[Kind.SLAM] * MS) - started_ns
+    measured.walk(events, offset_ns, truth_of(str(walk.seed), walk.options))
 
 
 def _figures(m: Measured, walks: int, loaded: str) -> dict[str, Any]:

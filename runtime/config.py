@@ -34,7 +34,7 @@ class Wearer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Audio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     voice: Literal["espeak", "pyttsx3"] = "espeak"
-    period_ms: Annotated[float, msgspec.Meta(ge=1.0, le=100.0)] = 10.0  # of the sound device
+    period_ms: Annotated[float, msgspec.Meta(ge=1.0, le=100.0)] = 5.0  # of the sound device
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
