@@ -104,10 +104,12 @@ def run_walk(walk: Walk) -> Found:
 
 
 def about(alert: Alerted, truth: Truth) -> TrueObstacle | None:
-    """The true thing an alert is about: the nearest to the place it names, within a metre."""
+    """The true thing an alert is about: the nearest to the place it names, within a metre, a drop for a drop-off."""
     pose = truth.pose_at(alert.device_ns)
     best, best_m = None, ABOUT_M
     for o in truth.obstacles:
+        if o.drop_off != (alert.rule == "drop_off"):
+            continue
         s = truth.seen_from(o, alert.device_ns, pose.travel_rad)
         turn = math.radians(s.bearing_deg - alert.bearing_deg)
         off_m = math.sqrt(max(0.0, s.distance_m**2 + alert.distance_m**2
@@ -235,6 +237,8 @@ def _shortfalls(per_kind: dict[str, dict[str, Any]]) -> list[str]:
             short.append(f"free: {f['utterances_a_minute']} utterances a minute")
         if f["tone_share"] > TONE_SHARE:
             short.append(f"free: tones {f['tone_share']:.0%} of the time")
+    if not set(per_kind) & {"textured", "free"}:
+        short.append("nothing judged: only textured and free walks have promises")
     return short
 
 
