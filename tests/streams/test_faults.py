@@ -63,8 +63,8 @@ def payload_at(kind: Kind, device_ns: int) -> Payload:
         case _:
             column = np.full((2, 3), value)
             return PoseBatch(
-                times, column, np.tile([0.0, 0.0, 0.0, 1.0], (2, 1)), column, column, np.array([0, 0, -9.81]), np.ones(2),
-                True,
+                times, column, np.tile([0.0, 0.0, 0.0, 1.0], (2, 1)), column, column, np.array([0, 0, -9.81]),
+                np.ones(2), True,
             )
 
 
