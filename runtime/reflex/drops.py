@@ -2,8 +2,11 @@
 
 Pixels are sorted by where their rays would meet the floor, in three lanes across the walking corridor. A drop-off is a
 step between what lies before an edge and what is measured below it behind the edge, in two lanes at least; comparing
-neighbours keeps the floor's tilt out of it. Missing depth alone is unknown, never a drop; a mirror image in a shiny
-floor fills no lane. Knows one frame. Metres.
+neighbours keeps the floor's tilt out of it. What lies below must look like a lower floor or stairs: measured without
+gaps, nowhere back up, not rising. Missing depth alone is unknown, never a drop; a mirror image in a shiny floor fills
+no lane; at the foot of a plain wall its rim is matched too far away, so points lie below the floor there for a few
+decimetres, and behind them the wall rises or has no depth. Holes shorter than ``LOWER_ROWS`` are not told. Knows one
+frame. Metres.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ STEP_M = 0.17  # a stair's riser: half of it tells above from below
 FARTHEST_DROP_M = 4.2
 FEWEST_POINTS = 8  # in a lane's window
 BEFORE_ROWS, AFTER_ROWS = 6, 3
+LOWER_ROWS = 8  # behind an edge, where all has to lie lower; at a plain wall's foot a false depth ends sooner
+DENSE_SHARE = 0.6  # of the rays over the edge that have depth: stairs give 0.95, plain walls less than half
+LOWER_SHARE = 0.8  # of those with depth
+RISE_M, RISE_SHARE = 0.05, 0.1  # noise of a surface's height, and what it grows by with depth below the floor
 UNDER_FLOOR_M = 0.06
 DEEPEST_M, HIGHEST_M = -2.0, 0.3  # of a point, in its cell's mean
 FLOOR_OFF_M = 0.2  # how far the ground before an edge may be off the floor's plane: gravity takes a second to be found
@@ -92,7 +99,7 @@ def find_drop_off(strip: Strip, floor: Floor, here: Here, sd_inverse: float) -> 
     """The nearest edge in the corridor, None when there is none or the floor isn't known."""
     if not floor.known:
         return None
-    edges = [_edge(strip.height_m[i], strip.known[i]) for i in range(LANES)]
+    edges = [_edge(strip, lane) for lane in range(LANES)]
     lanes = [i for i, edge in enumerate(edges) if edge is not None]
     rows = [edge.row for edge in edges if edge is not None]
     if len(lanes) < 2 or max(rows) - min(rows) > 8:
@@ -128,8 +135,9 @@ class _Edge:
     floor_m: float  # height of the ground before it, over the floor's plane
 
 
-def _edge(height_m: F64, known: F64) -> _Edge | None:
+def _edge(strip: Strip, lane: int) -> _Edge | None:
     """The first edge in one lane: floor before it, and behind it all that is measured lies below that floor."""
+    height_m, known = strip.height_m[lane], strip.known[lane]
     for row in range(BEFORE_ROWS, min(ROWS - AFTER_ROWS, round(FARTHEST_DROP_M / ROW_M))):
         before, behind = slice(row - BEFORE_ROWS, row), slice(row, row + AFTER_ROWS)
         n_before, n_behind = known[before].sum(), known[behind].sum()
@@ -142,8 +150,28 @@ def _edge(height_m: F64, known: F64) -> _Edge | None:
         below = height_m[behind] < floor - STEP_M / 2
         drop = floor - float(height_m[behind] @ known[behind]) / n_behind
         if below[0] and known[behind] @ below >= 0.65 * n_behind and drop > SMALLEST_DROP_M:
-            return _Edge(row, floor)
+            if _falls_away(strip, lane, row, floor):
+                return _Edge(row, floor)
     return None
+
+
+def _falls_away(strip: Strip, lane: int, row: int, floor_m: float) -> bool:
+    """Whether the rays over an edge see a lower surface: all along, nothing standing there, and level or descending.
+
+    They pass over the edge up to knee height, so that a thing or a wall in its place shows among them, or as a gap.
+    """
+    behind = slice(row, row + LOWER_ROWS)
+    height_m, known = strip.height_m[lane, behind], strip.known[lane, behind]
+    n = known.sum()
+    lower = known @ (height_m < floor_m - STEP_M / 2)
+    if n < DENSE_SHARE * strip.visible[lane, behind].sum() or lower < LOWER_SHARE * n:
+        return False
+    half = len(known) // 2
+    n_near, n_far = known[:half].sum(), known[half:].sum()
+    if n_near == 0 or n_far == 0:
+        return False
+    near, far = float(height_m[:half] @ known[:half]) / n_near, float(height_m[half:] @ known[half:]) / n_far
+    return bool(far < near + RISE_M + RISE_SHARE * max(0.0, floor_m - near))
 
 
 def _goes_on(strip: Strip, lane: int, row: int) -> bool:
