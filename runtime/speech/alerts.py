@@ -28,6 +28,7 @@ SPACING_S = 0.6  # between the earcons of two things, where one of them only rep
 NEWS_SPACING_S = 0.3  # between the first earcons of two things: as long as one lasts; a repeat holds up no news
 SLOWED = 0.8  # of the speed when told: the wearer has understood
 SAME_PLACE_M = 0.7  # a new track this near to a told one is the same thing (a desk comes in pieces)
+FRONT_DEPTH_M, FRONT_GAP_M = 0.4, 0.3  # pieces this flush with each other and this near side by side are one front
 HELD_GAP_S = 0.35  # the rule "has held since" survives a gap of so long: three frames
 USUAL_MSEC = 1.3
 ASSUMED_MSEC = 1.0  # where the wearer's motion isn't known (orientation only), a slow walk is assumed
@@ -74,6 +75,7 @@ class Told(msgspec.Struct, frozen=True):
     head: bool
     x_m: float
     y_m: float
+    width_m: float
     position_sd_m: float  # of the wearer, when told
     speed_msec: float  # of the wearer, when told
     told_device_ns: int
@@ -199,9 +201,17 @@ def _find(told: tuple[Told, ...], o: Obstacle, w: Wearer) -> Told | None:
             return t
     for t in alike:
         drift_m = math.sqrt(max(0.0, w.position_sd_m**2 - t.position_sd_m**2))
-        if math.hypot(t.x_m - o.x_m, t.y_m - o.y_m) <= SAME_PLACE_M + min(drift_m, 0.5):
+        if math.hypot(t.x_m - o.x_m, t.y_m - o.y_m) <= SAME_PLACE_M + min(drift_m, 0.5) or _one_front(t, o, w):
             return t
     return None
+
+
+def _one_front(t: Told, o: Obstacle, w: Wearer) -> bool:
+    """Whether both are pieces of one front across the way: of a plain wall, stereo sees a piece here and one there."""
+    c, s = math.cos(w.reference_rad), math.sin(w.reference_rad)
+    dx, dy = o.x_m - t.x_m, o.y_m - t.y_m
+    beside_m = abs(dy * c - dx * s)
+    return abs(dx * c + dy * s) <= FRONT_DEPTH_M and beside_m <= 0.5 * (t.width_m + o.width_m) + FRONT_GAP_M
 
 
 def _motion_noted(memory: Memory, scene: Scene) -> Memory:
@@ -235,9 +245,12 @@ def _refreshed(memory: Memory, scene: Scene, hazards: list[tuple[Obstacle, Hazar
 def _remembered(memory: Memory, old: Told | None, words: bool, o: Obstacle, scene: Scene) -> Memory:
     w = scene.wearer
     new = Told(
-        o.id, o.thing, o.band is Band.HEAD or (old is not None and old.head), o.x_m, o.y_m, w.position_sd_m,
+        o.id, o.thing, o.band is Band.HEAD or (old is not None and old.head), o.x_m, o.y_m, o.width_m,
+        w.position_sd_m,
         w.speed_msec, scene.device_ns, scene.device_ns, words or (old is not None and old.said),
     )  # fmt: skip
-    told = (*(t for t in memory.told if t is not old), new)[-MOST_TOLD:]
+    # What it was found by stays told too while it has a track of its own: else that one would be news again.
+    alive = {x.id for x in scene.obstacles if x.id != o.id}
+    told = (*(t for t in memory.told if t is not old or t.id in alive), new)[-MOST_TOLD:]
     news_ns = scene.device_ns if old is None else memory.news_device_ns
     return msgspec.structs.replace(memory, told=told, earcon_device_ns=scene.device_ns, news_device_ns=news_ns)

@@ -102,6 +102,33 @@ def test_a_new_track_at_the_same_place_is_the_same_thing() -> None:
     assert sum(a.words for _, a in alerts) == 1
 
 
+def test_a_wall_that_comes_in_pieces_side_by_side_is_told_once() -> None:
+    """Its pieces' nearest points lie 0.8 m apart, and each is now the one that is told, now the other."""
+
+    def pieces(t: float) -> list[Obstacle]:
+        nearer_m = 0.3 * (t > 2)
+        left = thing(6.0, 0.4, seen_ns=at(t), width_m=0.9)
+        return [left, thing(6.2 - nearer_m, -0.4, id=2, seen_ns=at(t), width_m=0.5)]
+
+    alerts = walk(pieces, 4.4)
+    assert {a.obstacle.id for _, a in alerts} == {1, 2}
+    assert sum(a.words for _, a in alerts) == 1
+
+
+def test_two_posts_side_by_side_are_both_told() -> None:
+    alerts = walk(lambda t: [thing(5.0, y, id=i, seen_ns=at(t), width_m=0.1) for i, y in ((1, 0.4), (2, -0.4))], 3.7)
+    assert [a.obstacle.id for _, a in alerts if a.words] == [1, 2]
+
+
+def test_what_was_told_stays_told_when_a_new_track_beside_it_takes_over() -> None:
+    def pieces(t: float) -> list[Obstacle]:
+        first = thing(6.0 + 0.02 * t, 0.1 + 0.2 * (t > 2.5), seen_ns=at(t), width_m=0.1)
+        second = thing(5.8, 0.0 - 0.4 * (t > 2.5), id=2, seen_ns=at(t), width_m=0.1)
+        return [first, second] if t > 2 else [first]
+
+    assert sum(a.words for _, a in walk(pieces, 4.4)) == 1
+
+
 def test_two_things_apart_are_both_told() -> None:
     alerts = walk(lambda t: [thing(5.0, seen_ns=at(t)), thing(6.5, id=2, seen_ns=at(t))], 4.9)
     assert [a.obstacle.id for _, a in alerts if a.words] == [1, 2]
