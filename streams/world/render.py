@@ -1,43 +1,50 @@
-"""What light reaches each pixel of a camera on the head, in cd/m^2: one ray a pixel, at the sensor's own size.
+"""What light reaches each pixel of a camera on the head, in cd/m^2: one sample a pixel, at the sensor's own size.
 
 Surfaces are diffuse; glass lets most light through and mirrors a little. Knows no exposure and no noise (``sensor``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
-import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from handrail.streams.cameras import Camera, Rig
-from handrail.streams.world.cast import F32, Caster, dot
-from handrail.streams.world.light import bake
+from handrail.streams.world.cast import F32, Caster
+from handrail.streams.world.eye import I64, Eye
+from handrail.streams.world.light import LightMap, bake
 from handrail.streams.world.place import Place
 from handrail.streams.world.solids import Face
-from handrail.streams.world.texture import look_up, noise
+from handrail.streams.world.texture import ROW, look_up, noise
+from handrail.streams.world.visible import I16, Outlines, faces_met, traced
 from handrail.streams.world.walk import F64, Walk
 
 GLASS_MIRRORS = 0.08  # both surfaces of a pane, looked at straight
+GLASS_PASSES = 0.96  # of the light that is not mirrored
+OFF_PANE_M = 1e-3  # where a mirrored ray begins
+FAR_M = 100.0  # beyond everything
+EDGE_ON = 1e-6  # cosine below which a face has no distance worth the name
+FLATTEST = 0.02  # cosine below which the pattern fades no further
 
 
 @dataclass(frozen=True, slots=True)
-class Eye:
-    """The rays of one camera, inside its lens circle."""
+class _Paint:
+    """A face's material in plain numbers, and where its pattern and its light are looked up.
 
-    camera: Camera
-    inside: NDArray[np.bool_]  # [H, W]
-    directions: F32  # [N, 3] unit, camera frame
-    pixel_rad: float  # angle between neighbouring rays
+    Along each axis of the face, pattern coordinate = (metres + shift) / grain and light coordinate = start + metres *
+    per_metre.
+    """
 
-
-def eye(camera: Camera) -> Eye:
-    x, y = np.meshgrid(np.arange(camera.width, dtype=np.float64), np.arange(camera.height, dtype=np.float64))
-    pixels = np.stack([x, y], axis=-1)
-    inside = camera.sees(pixels)
-    directions = camera.model.unproject(pixels[inside]).astype(np.float32)
-    return Eye(camera, inside, directions, 1.0 / camera.model.focal_px[0])
+    mean: float  # of albedo / pi
+    deviation: float  # of the same, from the pattern
+    least: float
+    glow: float
+    tint: tuple[float, float, float]
+    grain: float
+    shift: tuple[float, float]
+    light_start: tuple[float, float]
+    light_per_metre: tuple[float, float]
 
 
 class Renderer:
@@ -47,110 +54,174 @@ class Renderer:
         self._walk = walk
         self._T_cpf_device = np.linalg.inv(rig.T_device_cpf)
         self._caster = Caster(place.faces)
+        self._outlines = Outlines(place.faces)
         self._panes = place.panes
         light = bake(self._caster, place)
         self._light = light.irradiance_lux
-        face = self._caster.face_of
-        uv = self._caster.corners_uv
-        grain = np.array([f.material.grain for f in place.faces], dtype=np.float32)[face]
-        anchor = np.array([[f.origin @ f.u_axis, f.origin @ f.v_axis] for f in place.faces], dtype=np.float32)[face]
-        kind = np.array([_pattern_offset(f) for f in place.faces], dtype=np.float32)[face]
-        self._texture_uv = _affine((uv + anchor[:, None] + kind[:, None, None]) / grain[:, None, None])
-        self._light_xy = _affine(uv * light.per_metre[face][:, None] + light.start[face][:, None])
-        self._normal = np.array([f.normal for f in place.faces], dtype=np.float32)[face].T.copy()  # [3, T]
-        self._grain = grain
-        self._mean = np.array([f.material.mean for f in place.faces], dtype=np.float32)[face] / np.float32(np.pi)
-        self._contrast = np.array([f.material.contrast for f in place.faces], dtype=np.float32)[face]
-        self._glow = np.array([f.material.glow for f in place.faces], dtype=np.float32)[face]
-        self._tint = np.array([f.material.tint for f in place.faces], dtype=np.float32)[face]  # [T, 3]
+        self._paints = [_paint(face, light, i) for i, face in enumerate(place.faces)]
+        self._axes = np.array([[f.normal, f.u_axis, f.v_axis] for f in place.faces])  # [F, 3, 3]
+        self._origins = np.array([f.origin for f in place.faces])  # [F, 3]
 
     def T_world_camera(self, camera: Camera, t_s: float) -> F64:
         return np.asarray(self._walk.T_world_cpf(np.array([t_s]))[0] @ self._T_cpf_device @ camera.T_device_camera)
 
     def picture(self, eye: Eye, t_s: float, colour: bool = False) -> F32:
         """[H, W] or [H, W, 3] radiance in cd/m^2; 0 outside the lens circle."""
-        T = self.T_world_camera(eye.camera, t_s)
-        seen = self._look(*self._rays(eye, T), eye.pixel_rad, colour)
         picture = np.zeros((*eye.inside.shape, 3) if colour else eye.inside.shape, dtype=np.float32)
-        picture[eye.inside] = seen
+        picture[eye.inside] = self._look(eye, t_s, colour)
         return picture
 
     def mean_radiance(self, eye: Eye, t_s: float) -> float:
         """As a light meter sees it: over a few hundred rays, in cd/m^2; lamps count as bright white."""
-        few = Eye(eye.camera, eye.inside, eye.directions[:: max(1, len(eye.directions) // 600)], eye.pixel_rad)
-        seen = self._look(*self._rays(few, self.T_world_camera(eye.camera, t_s)), 16 * eye.pixel_rad, False)
+        few = eye.directions[:: max(1, len(eye.directions) // 600)]
+        seen = self._look(replace(eye, directions=few, pixel_rad=16 * eye.pixel_rad, grid=None), t_s, False)
         return float(np.minimum(seen, 6.0 * np.median(seen)).mean())
 
     def depth(self, eye: Eye, t_s: float) -> F32:
         """[H, W] distance in metres along each ray to the first opaque face; NaN outside the lens circle."""
-        origin, directions = self._rays(eye, self.T_world_camera(eye.camera, t_s))
+        T = self.T_world_camera(eye.camera, t_s)
         depth = np.full(eye.inside.shape, np.nan, dtype=np.float32)
-        depth[eye.inside] = self._caster.first_hits(origin, directions).distance
+        depth[eye.inside] = self._caster.first_hits(T[:3, 3].astype(np.float32), eye.turned(T)).distance
         return depth
 
-    @staticmethod
-    def _rays(eye: Eye, T_world_camera: F64) -> tuple[F32, F32]:
-        # Not by ``@``: BLAS would start threads for it, which wait busily and add in an order of their own.
-        turned = cv2.transform(eye.directions[:, None, :], T_world_camera[:3, :3])
-        return T_world_camera[:3, 3].astype(np.float32), np.asarray(turned, dtype=np.float32)[:, 0, :]
-
-    def _look(self, origins: F32, directions: F32, pixel_rad: float, colour: bool) -> F32:
-        """[N] or [N, 3] radiance along rays from ``origins`` ([3] or [N, 3]), through glass."""
-        radiance, distance = self._opaque(origins, directions, pixel_rad, colour)
+    def _look(self, eye: Eye, t_s: float, colour: bool) -> F32:
+        """[N] or [N, 3] radiance along the rays of an eye, through glass."""
+        T = self.T_world_camera(eye.camera, t_s)
+        rays = eye.directions.T.copy()
+        face = faces_met(self._caster, self._outlines, eye, T)
+        distance = np.full(len(face), FAR_M, dtype=np.float32)
+        radiance = self._shaded(rays, T, face, eye.pixel_rad, colour, distance if self._panes else None)
         for pane in self._panes:
-            n = pane.normal.astype(np.float32)
-            slope = dot(directions, n)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                reach = dot(pane.origin.astype(np.float32) - origins, n) / slope
-                point = origins + reach[:, None] * directions
-                off = point - pane.origin.astype(np.float32)
-                u, v = dot(off, pane.u_axis.astype(np.float32)), dot(off, pane.v_axis.astype(np.float32))
-                extent = pane.corners_uv.max(axis=0)
-                met = (reach > 0) & (reach < distance) & (u > 0) & (v > 0) & (u < extent[0]) & (v < extent[1])
-            where = np.flatnonzero(met)
+            where, reach, cosine = _through(pane, T, rays, distance)
             if len(where) == 0:
                 continue
-            d, cosine = directions[where], np.abs(slope[where])
-            mirrored = d - 2 * slope[where, None] * n
-            mirror, _ = self._opaque((point[where] + 1e-3 * mirrored).astype(np.float32), mirrored, pixel_rad, colour)
+            # A pane mirrors what an eye as far behind it would see, from the pane on.
+            behind = _mirrored(pane, T)
+            points = T[:3, 3].astype(np.float32) + reach[:, None] * eye.turned(T, where)
+            onward = eye.turned(behind, where)
+            face = traced(self._caster, points + np.float32(OFF_PANE_M) * onward, onward)
+            start = reach + np.float32(OFF_PANE_M)
+            mirror = self._shaded(rays.take(where, axis=1), behind, face, eye.pixel_rad, colour, start=start)
             share = GLASS_MIRRORS + (1 - GLASS_MIRRORS) * (1 - cosine) ** 5  # Schlick's approximation
             share = share[:, None] if colour else share
-            radiance[where] = radiance[where] * (1 - share) * np.float32(0.96) + mirror * share
+            radiance[where] = radiance[where] * ((1 - share) * np.float32(GLASS_PASSES)) + mirror * share
         return radiance
 
-    def _opaque(self, origins: F32, directions: F32, pixel_rad: float, colour: bool) -> tuple[F32, F32]:
-        """Radiance and distance of the first opaque face along each ray."""
-        hits = self._caster.first_hits(origins, directions)
-        missed = hits.triangle < 0  # a ray may slip through the seam of two faces
-        t = np.where(missed, 0, hits.triangle)
-        distance = np.where(missed, np.float32(100.0), hits.distance)
-        n = self._normal
-        facing = np.abs(n[0][t] * directions[:, 0] + n[1][t] * directions[:, 1] + n[2][t] * directions[:, 2])
-        # A pixel covers distance * angle across the line of sight and 1 / cosine as much along it: take the mean.
-        footprint = distance * np.float32(pixel_rad) / np.sqrt(np.maximum(facing, 0.02)) / self._grain[t]
-        pattern = noise(*_at(self._texture_uv, t, hits.u, hits.v), footprint)
-        lux = look_up(self._light, *_at(self._light_xy, t, hits.u, hits.v))
-        albedo = self._mean[t] * np.maximum(1.0 + self._contrast[t] * pattern, 0.04)
-        radiance = np.where(missed, 0.0, albedo * lux + self._glow[t]).astype(np.float32)
-        if colour:
-            return radiance[:, None] * self._tint[t], distance
-        return radiance, distance
+    def _shaded(
+        self, rays: F32, T_world_eye: F64, face: I16, pixel_rad: float, colour: bool, distance: F32 | None = None,
+        start: F32 | None = None,
+    ) -> F32:
+        """[N] or [N, 3] radiance along rays [3, N] of an eye's frame, each of which meets ``face`` [N].
+
+        ``distance`` [N] is filled in for rays that meet one. Rays begin ``start`` [N] metres from the eye, or at it.
+        """
+        # Rays that meet one face are put together: what belongs to the face is then a number, not a look-up a ray.
+        order = np.argsort(face, kind="stable")
+        counts = np.bincount(face + 1, minlength=len(self._paints) + 1).tolist()
+        order = order[counts[0] :]  # those that meet none stay black
+        x, y, z = (ray.take(order) for ray in rays)
+        starts = None if start is None else start.take(order)
+        room = max(1, -(-len(order) // ROW)) * ROW  # whole rows for ``look_up``
+        away, slope, u, v, light_x, light_y = (_room(len(order), room) for _ in range(6))
+        spare = np.empty(room, dtype=np.float32)
+        # Each face's normal and axes as the eye has them, and how far its plane and its origin lie along them.
+        axes = np.einsum("faw,wc->fac", self._axes, T_world_eye[:3, :3]).tolist()
+        offsets = np.einsum("faw,fw->fa", self._axes, self._origins - T_world_eye[:3, 3]).tolist()
+        parts: list[tuple[_Paint, slice]] = []
+        end = 0
+        for paint, n, (normal, *across), (plane, *origin) in zip(self._paints, counts[1:], axes, offsets, strict=True):
+            if n == 0:
+                continue
+            part = slice(end, end := end + n)
+            parts.append((paint, part))
+            one, rest = (x[part], y[part], z[part]), spare[part]
+            facing = _along(one, normal, 1.0, slope[part], rest)
+            np.abs(facing, out=facing)
+            np.maximum(facing, EDGE_ON, out=facing)
+            t = np.divide(abs(plane), facing, out=away[part])
+            np.minimum(t, FAR_M, out=t)
+            for k, (pattern, light) in enumerate(((u, light_x), (v, light_y))):
+                at = _along(one, across[k], 1.0 / paint.grain, pattern[part], rest)
+                at *= t
+                at += (paint.shift[k] - origin[k]) / paint.grain
+                np.multiply(at, paint.grain * paint.light_per_metre[k], out=light[part])
+                light[part] += paint.light_start[k] - paint.shift[k] * paint.light_per_metre[k]
+            if starts is not None:
+                t -= starts[part]
+            # A pixel covers distance * angle across the line of sight and 1 / cosine as much along it: take the mean.
+            np.multiply(t, pixel_rad / paint.grain, out=rest)
+            np.maximum(facing, FLATTEST, out=facing)
+            np.sqrt(facing, out=facing)
+            np.divide(rest, facing, out=facing)
+        if distance is not None:
+            distance[order] = away[: len(order)]
+        albedo, lux = noise(u, v, slope), look_up(self._light, light_x, light_y)
+        painted = np.empty((len(order), 3), dtype=np.float32) if colour else albedo
+        for paint, part in parts:
+            seen = albedo[part]
+            seen *= paint.deviation
+            seen += paint.mean
+            np.maximum(seen, paint.least, out=seen)
+            seen *= lux[part]
+            seen += paint.glow
+            if colour:
+                np.multiply(seen[:, None], np.array(paint.tint, dtype=np.float32), out=painted[part])
+        radiance = np.zeros((len(face), 3) if colour else len(face), dtype=np.float32)
+        radiance[order] = painted[: len(order)]
+        return radiance
 
 
-def _pattern_offset(face: Face) -> float:
-    """Faces of different things show different parts of the pattern; pieces of one wall go on where the last ended."""
-    return 1.37 * (face.material.mean * 1000.0 % 7.0)
+def _paint(face: Face, light: LightMap, index: int) -> _Paint:
+    material = face.material
+    mean = material.mean / math.pi
+    # Faces of different things show different parts of the pattern; pieces of one wall go on where the last ended.
+    part = 1.37 * (material.mean * 1000.0 % 7.0)
+    shift = (float(face.origin @ face.u_axis) + part, float(face.origin @ face.v_axis) + part)
+    start, per_metre = ((float(a[index, 0]), float(a[index, 1])) for a in (light.start, light.per_metre))
+    return _Paint(
+        mean=mean, deviation=material.contrast * mean, least=0.04 * mean, glow=material.glow, tint=material.tint,
+        grain=material.grain, shift=shift, light_start=start, light_per_metre=per_metre,
+    )  # fmt: skip
 
 
-def _affine(corners: F32) -> F32:
-    """[T, 3, 2] values at the corners -> [6, T]: value at the first corner and its change towards the others."""
-    first, second, third = corners[:, 0], corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
-    return np.concatenate([first, second, third], axis=1).T.astype(np.float32).copy()
+def _room(used: int, room: int) -> F32:
+    values = np.empty(room, dtype=np.float32)
+    values[used:] = 0.0
+    return values
 
 
-def _at(affine: F32, t: NDArray[np.int32], u: F32, v: F32) -> tuple[F32, F32]:
-    """The values at barycentric (u, v) in triangles ``t``; two of [N]."""
-    return (
-        affine[0][t] + affine[2][t] * u + affine[4][t] * v,
-        affine[1][t] + affine[3][t] * u + affine[5][t] * v,
-    )
+def _along(vectors: tuple[F32, F32, F32], axis: list[float], scale: float, out: F32, spare: F32) -> F32:
+    """``cast.dot`` into ``out``, times ``scale``."""
+    np.multiply(vectors[0], axis[0] * scale, out=out)
+    for i in (1, 2):
+        out += np.multiply(vectors[i], axis[i] * scale, out=spare)
+    return out
+
+
+def _through(pane: Face, T_world_eye: F64, rays: F32, distance: F32) -> tuple[I64, F32, F32]:
+    """Which of the rays meet the pane before ``distance`` [N]; how far away, and the cosine at which."""
+    axes = np.einsum("aw,wc->ac", np.array([pane.normal, pane.u_axis, pane.v_axis]), T_world_eye[:3, :3]).tolist()
+    off = pane.origin - T_world_eye[:3, 3]
+    room = np.empty((3, rays.shape[1]), dtype=np.float32)
+    ray, spare = (rays[0], rays[1], rays[2]), np.empty(rays.shape[1], dtype=np.float32)
+    slope = _along(ray, axes[0], 1.0, room[0], spare)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = np.divide(float(off @ pane.normal), slope, out=room[1])
+        met = (reach > 0) & (reach < distance)
+        for i, axis in enumerate((pane.u_axis, pane.v_axis)):
+            at = _along(ray, axes[1 + i], 1.0, room[2], spare)
+            at *= reach
+            at -= float(off @ axis)
+            met &= at > 0
+            met &= at < float(pane.corners_uv[:, i].max())
+    where = np.flatnonzero(met)
+    return where, reach[where], np.abs(slope[where])
+
+
+def _mirrored(pane: Face, T_world_eye: F64) -> F64:
+    """The pose of the eye's mirror image; it is left-handed."""
+    n = pane.normal
+    T = T_world_eye.copy()
+    T[:3, 3] -= 2.0 * float((T[:3, 3] - pane.origin) @ n) * n
+    T[:3, :3] -= 2.0 * np.outer(n, (n[:, None] * T_world_eye[:3, :3]).sum(axis=0))
+    return T

@@ -2,7 +2,7 @@
 
 Labels, rates and packing follow the recordings of the generation; frames that the plan skips, and all of the eye
 cameras, are counted with ``pixels=None``. There is no VIO, gaze, hands or audio. Hands out samples only: the truth
-behind them is a module of its own, for evaluation. Frames are drawn in the loop (about 70 ms each): to replay in
+behind them is a module of its own, for evaluation. Frames are drawn in the loop (about 25 ms each): to replay in
 real time, write a tape first.
 """
 
@@ -36,7 +36,8 @@ from handrail.streams.samples import (
 )
 from handrail.streams.source import DecodePlan, SourceInfo
 from handrail.streams.world import inertial, sensor
-from handrail.streams.world.render import Eye, Renderer, eye
+from handrail.streams.world.eye import Eye, eye
+from handrail.streams.world.render import Renderer
 from handrail.streams.world.scenario import FIRST_DEVICE_NS, Scenario, device_ns, scenario
 from handrail.streams.world.walk import F64
 

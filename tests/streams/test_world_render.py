@@ -13,7 +13,8 @@ from handrail.streams.cameras import Camera
 from handrail.streams.world import sensor
 from handrail.streams.world.cast import Caster
 from handrail.streams.world.light import bake
-from handrail.streams.world.render import Eye, Renderer, eye
+from handrail.streams.world.eye import Eye, eye
+from handrail.streams.world.render import Renderer
 from handrail.streams.world.scenario import Scenario, load_rig, scenario, walk_s
 from handrail.streams.world.solids import Material
 from handrail.streams.world.texture import look_up, noise
