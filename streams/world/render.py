@@ -8,32 +8,33 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import cv2
 import numpy as np
 
 from handrail.streams.cameras import Camera, Rig
 from handrail.streams.world.cast import F32, Caster
-from handrail.streams.world.eye import I64, Eye
+from handrail.streams.world.eye import Eye, turned
 from handrail.streams.world.light import LightMap, bake
 from handrail.streams.world.place import Place
 from handrail.streams.world.solids import Face
 from handrail.streams.world.texture import ROW, look_up, noise
-from handrail.streams.world.visible import I16, Outlines, faces_met, traced
+from handrail.streams.world.visible import I16, I64, Outlines, faces_met, traced
 from handrail.streams.world.walk import F64, Walk
 
 GLASS_MIRRORS = 0.08  # both surfaces of a pane, looked at straight
 GLASS_PASSES = 0.96  # of the light that is not mirrored
 OFF_PANE_M = 1e-3  # where a mirrored ray begins
 FAR_M = 100.0  # beyond everything
-EDGE_ON = 1e-6  # cosine below which a face has no distance worth the name
+EDGE_ON = 1e-6  # cosine below which the distance of a face means nothing
 FLATTEST = 0.02  # cosine below which the pattern fades no further
+BLOCK = 32 * ROW  # rays shaded at a time: what is worked out for them stays in the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
 class _Paint:
-    """A face's material in plain numbers, and where its pattern and its light are looked up.
+    """A face's material in plain numbers, and where its light is looked up, by its coordinates in the pattern.
 
-    Along each axis of the face, pattern coordinate = (metres + shift) / grain and light coordinate = start + metres *
-    per_metre.
+    Those are metres along its axes, shifted, in grains.
     """
 
     mean: float  # of albedo / pi
@@ -42,9 +43,19 @@ class _Paint:
     glow: float
     tint: tuple[float, float, float]
     grain: float
-    shift: tuple[float, float]
+    shift: tuple[float, float]  # grains
     light_start: tuple[float, float]
-    light_per_metre: tuple[float, float]
+    light_per_grain: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rays that meet one face, and where that lies for the eye."""
+
+    rays: slice
+    paint: _Paint
+    axes: F64  # [3, 3] normal, u and v axis of the face; the latter per grain
+    offset: list[float]  # of its origin from the eye, along each
 
 
 class Renderer:
@@ -59,7 +70,10 @@ class Renderer:
         light = bake(self._caster, place)
         self._light = light.irradiance_lux
         self._paints = [_paint(face, light, i) for i, face in enumerate(place.faces)]
-        self._axes = np.array([[f.normal, f.u_axis, f.v_axis] for f in place.faces])  # [F, 3, 3]
+        grains = [f.material.grain for f in place.faces]
+        self._axes = np.array([  # [F, 3, 3] as in _Part
+            [f.normal, f.u_axis / grain, f.v_axis / grain] for f, grain in zip(place.faces, grains, strict=True)
+        ])  # fmt: skip
         self._origins = np.array([f.origin for f in place.faces])  # [F, 3]
 
     def T_world_camera(self, camera: Camera, t_s: float) -> F64:
@@ -67,8 +81,11 @@ class Renderer:
 
     def picture(self, eye: Eye, t_s: float, colour: bool = False) -> F32:
         """[H, W] or [H, W, 3] radiance in cd/m^2; 0 outside the lens circle."""
+        seen = self._look(eye, t_s, colour)
+        if eye.grid is not None:
+            return eye.grid.picture(seen, eye.inside)
         picture = np.zeros((*eye.inside.shape, 3) if colour else eye.inside.shape, dtype=np.float32)
-        picture[eye.inside] = self._look(eye, t_s, colour)
+        picture[eye.inside] = seen
         return picture
 
     def mean_radiance(self, eye: Eye, t_s: float) -> float:
@@ -81,141 +98,148 @@ class Renderer:
         """[H, W] distance in metres along each ray to the first opaque face; NaN outside the lens circle."""
         T = self.T_world_camera(eye.camera, t_s)
         depth = np.full(eye.inside.shape, np.nan, dtype=np.float32)
-        depth[eye.inside] = self._caster.first_hits(T[:3, 3].astype(np.float32), eye.turned(T)).distance
+        depth[eye.inside] = self._caster.first_hits(T[:3, 3].astype(np.float32), turned(eye.directions, T)).distance
         return depth
 
     def _look(self, eye: Eye, t_s: float, colour: bool) -> F32:
-        """[N] or [N, 3] radiance along the rays of an eye, through glass."""
+        """[N] or [N, 3] radiance along the rays of an eye, or at the places of its grid, through glass."""
         T = self.T_world_camera(eye.camera, t_s)
-        rays = eye.directions.T.copy()
-        face = faces_met(self._caster, self._outlines, eye, T)
-        distance = np.full(len(face), FAR_M, dtype=np.float32)
-        radiance = self._shaded(rays, T, face, eye.pixel_rad, colour, distance if self._panes else None)
+        grid = eye.grid
+        directions = eye.directions if grid is None else grid.directions.reshape(-1, 3)
+        radiance = np.zeros((len(directions), 3) if colour else len(directions), dtype=np.float32)
+        distance = np.full(len(directions), FAR_M, dtype=np.float32) if self._panes else None
+        if grid is None:
+            face = traced(self._caster, T[:3, 3].astype(np.float32), turned(directions, T))
+            self._shade(directions[:, None], T, face, eye.pixel_rad, radiance, distance)
+        else:
+            filled, rest, face = faces_met(self._caster, self._outlines, eye, grid, T)
+            self._shade(grid.directions, T, filled, eye.pixel_rad, radiance, distance)
+            self._shade(directions[:, None], T, face, eye.pixel_rad, radiance, distance, rest)
         for pane in self._panes:
-            where, reach, cosine = _through(pane, T, rays, distance)
+            assert distance is not None
+            where, reach, cosine = _through(pane, T, directions, distance)
             if len(where) == 0:
                 continue
             # A pane mirrors what an eye as far behind it would see, from the pane on.
             behind = _mirrored(pane, T)
-            points = T[:3, 3].astype(np.float32) + reach[:, None] * eye.turned(T, where)
-            onward = eye.turned(behind, where)
+            rays = directions.take(where, axis=0)
+            points = T[:3, 3].astype(np.float32) + reach[:, None] * turned(rays, T)
+            onward = turned(rays, behind)
             face = traced(self._caster, points + np.float32(OFF_PANE_M) * onward, onward)
-            start = reach + np.float32(OFF_PANE_M)
-            mirror = self._shaded(rays.take(where, axis=1), behind, face, eye.pixel_rad, colour, start=start)
+            mirror = np.zeros((len(rays), 3) if colour else len(rays), dtype=np.float32)
+            self._shade(rays[:, None], behind, face, eye.pixel_rad, mirror, start=reach + np.float32(OFF_PANE_M))
             share = GLASS_MIRRORS + (1 - GLASS_MIRRORS) * (1 - cosine) ** 5  # Schlick's approximation
             share = share[:, None] if colour else share
             radiance[where] = radiance[where] * ((1 - share) * np.float32(GLASS_PASSES)) + mirror * share
         return radiance
 
-    def _shaded(
-        self, rays: F32, T_world_eye: F64, face: I16, pixel_rad: float, colour: bool, distance: F32 | None = None,
-        start: F32 | None = None,
-    ) -> F32:
-        """[N] or [N, 3] radiance along rays [3, N] of an eye's frame, each of which meets ``face`` [N].
+    def _shade(
+        self, directions: F32, T_world_eye: F64, face: I16, pixel_rad: float, radiance: F32,
+        distance: F32 | None = None, which: I64 | None = None, start: F32 | None = None,
+    ) -> None:
+        """Fill in the ``radiance`` [G * K] or [G * K, 3] and ``distance`` [G * K] of rays that meet a face.
 
-        ``distance`` [N] is filled in for rays that meet one. Rays begin ``start`` [N] metres from the eye, or at it.
+        ``directions`` [G, K, 3], in the eye's frame, are groups of rays that each meet one ``face`` [G]; with ``which``
+        given, the faces are those of these groups. Rays begin ``start`` [G] metres from the eye, or at it.
         """
         # Rays that meet one face are put together: what belongs to the face is then a number, not a look-up a ray.
+        size = directions.shape[1]
         order = np.argsort(face, kind="stable")
-        counts = np.bincount(face + 1, minlength=len(self._paints) + 1).tolist()
+        counts = np.bincount(face + 1, minlength=len(self._paints) + 1)
         order = order[counts[0] :]  # those that meet none stay black
-        x, y, z = (ray.take(order) for ray in rays)
-        starts = None if start is None else start.take(order)
-        room = max(1, -(-len(order) // ROW)) * ROW  # whole rows for ``look_up``
-        away, slope, u, v, light_x, light_y = (_room(len(order), room) for _ in range(6))
-        spare = np.empty(room, dtype=np.float32)
+        ends = np.cumsum(counts[1:]).tolist()
         # Each face's normal and axes as the eye has them, and how far its plane and its origin lie along them.
-        axes = np.einsum("faw,wc->fac", self._axes, T_world_eye[:3, :3]).tolist()
-        offsets = np.einsum("faw,fw->fa", self._axes, self._origins - T_world_eye[:3, 3]).tolist()
-        parts: list[tuple[_Paint, slice]] = []
-        end = 0
-        for paint, n, (normal, *across), (plane, *origin) in zip(self._paints, counts[1:], axes, offsets, strict=True):
-            if n == 0:
-                continue
-            part = slice(end, end := end + n)
-            parts.append((paint, part))
-            one, rest = (x[part], y[part], z[part]), spare[part]
-            facing = _along(one, normal, 1.0, slope[part], rest)
-            np.abs(facing, out=facing)
-            np.maximum(facing, EDGE_ON, out=facing)
-            t = np.divide(abs(plane), facing, out=away[part])
-            np.minimum(t, FAR_M, out=t)
+        axes = np.einsum("faw,wc->fac", self._axes, T_world_eye[:3, :3])
+        offsets = np.einsum("faw,fw->fa", self._axes, self._origins - T_world_eye[:3, 3])
+        for begin in range(0, len(order), BLOCK // size):
+            groups = order[begin : begin + BLOCK // size]
+            parts: list[_Part] = []
+            done = 0
+            for i in range(face[groups[0]], face[groups[-1]] + 1):
+                end = min(ends[i] - begin, len(groups))
+                if end > done:
+                    rays = slice(done * size, end * size)
+                    parts.append(_Part(rays, self._paints[i], axes[i], offsets[i].tolist()))
+                    done = end
+            from_m = None if start is None else start.take(groups)
+            groups = groups if which is None else which.take(groups)
+            painted, away = self._painted(directions.take(groups, axis=0).reshape(-1, 3), parts, pixel_rad, from_m)
+            if radiance.ndim == 2:
+                tints = np.repeat([p.paint.tint for p in parts], [p.rays.stop - p.rays.start for p in parts], axis=0)
+                painted = painted[:, None] * tints.astype(np.float32)
+            radiance.reshape(-1, size, *radiance.shape[1:])[groups] = painted.reshape(-1, size, *painted.shape[1:])
+            if distance is not None:
+                distance.reshape(-1, size)[groups] = away.reshape(-1, size)
+
+    def _painted(
+        self, directions: F32, parts: list[_Part], pixel_rad: float, start: F32 | None
+    ) -> tuple[F32, F32]:
+        """Radiance and distance from the eye where rays meet faces, each part of them one."""
+        used = len(directions)
+        room = -(-used // ROW) * ROW  # whole rows for ``look_up``
+        away, footprint, u, v, light_x, light_y = np.zeros((6, room), dtype=np.float32)
+        along = np.empty((used, 1, 3), dtype=np.float32)  # each face's axes
+        for part in parts:
+            cv2.transform(directions[part.rays, None], part.axes, along[part.rays])
+        facing = np.abs(along[:, 0, 0])
+        np.maximum(facing, EDGE_ON, out=facing)
+        for part in parts:
+            paint, rays = part.paint, part.rays
+            plane, *origin = part.offset
+            t = np.divide(abs(plane), facing[rays], out=away[rays])
             for k, (pattern, light) in enumerate(((u, light_x), (v, light_y))):
-                at = _along(one, across[k], 1.0 / paint.grain, pattern[part], rest)
-                at *= t
-                at += (paint.shift[k] - origin[k]) / paint.grain
-                np.multiply(at, paint.grain * paint.light_per_metre[k], out=light[part])
-                light[part] += paint.light_start[k] - paint.shift[k] * paint.light_per_metre[k]
-            if starts is not None:
-                t -= starts[part]
-            # A pixel covers distance * angle across the line of sight and 1 / cosine as much along it: take the mean.
-            np.multiply(t, pixel_rad / paint.grain, out=rest)
-            np.maximum(facing, FLATTEST, out=facing)
-            np.sqrt(facing, out=facing)
-            np.divide(rest, facing, out=facing)
-        if distance is not None:
-            distance[order] = away[: len(order)]
-        albedo, lux = noise(u, v, slope), look_up(self._light, light_x, light_y)
-        painted = np.empty((len(order), 3), dtype=np.float32) if colour else albedo
-        for paint, part in parts:
-            seen = albedo[part]
-            seen *= paint.deviation
-            seen += paint.mean
-            np.maximum(seen, paint.least, out=seen)
-            seen *= lux[part]
-            seen += paint.glow
-            if colour:
-                np.multiply(seen[:, None], np.array(paint.tint, dtype=np.float32), out=painted[part])
-        radiance = np.zeros((len(face), 3) if colour else len(face), dtype=np.float32)
-        radiance[order] = painted[: len(order)]
-        return radiance
+                at = np.multiply(along[rays, 0, 1 + k], t, out=pattern[rays])
+                at += paint.shift[k] - origin[k]
+                lit = np.multiply(at, paint.light_per_grain[k], out=light[rays])
+                lit += paint.light_start[k]
+            np.multiply(t if start is None else t - start[rays], pixel_rad / paint.grain, out=footprint[rays])
+        # A pixel covers distance * angle across the line of sight and 1 / cosine as much along it: take the mean.
+        np.maximum(facing, FLATTEST, out=facing)
+        footprint[:used] /= np.sqrt(facing, out=facing)
+        seen = noise(u, v, footprint)
+        for part in parts:
+            albedo = seen[part.rays]
+            albedo *= part.paint.deviation
+            albedo += part.paint.mean
+            np.maximum(albedo, part.paint.least, out=albedo)
+        seen *= look_up(self._light, light_x, light_y)
+        for part in parts:
+            if part.paint.glow > 0.0:
+                seen[part.rays] += part.paint.glow
+        return seen[:used], away[:used]
 
 
 def _paint(face: Face, light: LightMap, index: int) -> _Paint:
     material = face.material
-    mean = material.mean / math.pi
+    mean, grain = material.mean / math.pi, material.grain
     # Faces of different things show different parts of the pattern; pieces of one wall go on where the last ended.
     part = 1.37 * (material.mean * 1000.0 % 7.0)
-    shift = (float(face.origin @ face.u_axis) + part, float(face.origin @ face.v_axis) + part)
-    start, per_metre = ((float(a[index, 0]), float(a[index, 1])) for a in (light.start, light.per_metre))
+    shift = [float(face.origin @ axis) + part for axis in (face.u_axis, face.v_axis)]
+    per_metre = light.per_metre[index].tolist()
+    start = [float(light.start[index, k]) - shift[k] * per_metre[k] for k in (0, 1)]
     return _Paint(
         mean=mean, deviation=material.contrast * mean, least=0.04 * mean, glow=material.glow, tint=material.tint,
-        grain=material.grain, shift=shift, light_start=start, light_per_metre=per_metre,
+        grain=grain, shift=(shift[0] / grain, shift[1] / grain), light_start=(start[0], start[1]),
+        light_per_grain=(per_metre[0] * grain, per_metre[1] * grain),
     )  # fmt: skip
 
 
-def _room(used: int, room: int) -> F32:
-    values = np.empty(room, dtype=np.float32)
-    values[used:] = 0.0
-    return values
-
-
-def _along(vectors: tuple[F32, F32, F32], axis: list[float], scale: float, out: F32, spare: F32) -> F32:
-    """``cast.dot`` into ``out``, times ``scale``."""
-    np.multiply(vectors[0], axis[0] * scale, out=out)
-    for i in (1, 2):
-        out += np.multiply(vectors[i], axis[i] * scale, out=spare)
-    return out
-
-
-def _through(pane: Face, T_world_eye: F64, rays: F32, distance: F32) -> tuple[I64, F32, F32]:
+def _through(pane: Face, T_world_eye: F64, directions: F32, distance: F32) -> tuple[I64, F32, F32]:
     """Which of the rays meet the pane before ``distance`` [N]; how far away, and the cosine at which."""
-    axes = np.einsum("aw,wc->ac", np.array([pane.normal, pane.u_axis, pane.v_axis]), T_world_eye[:3, :3]).tolist()
+    axes = np.array([pane.normal, pane.u_axis, pane.v_axis])
     off = pane.origin - T_world_eye[:3, 3]
-    room = np.empty((3, rays.shape[1]), dtype=np.float32)
-    ray, spare = (rays[0], rays[1], rays[2]), np.empty(rays.shape[1], dtype=np.float32)
-    slope = _along(ray, axes[0], 1.0, room[0], spare)
+    turn = np.einsum("aw,wc->ac", axes, T_world_eye[:3, :3])
+    along = np.asarray(cv2.transform(directions[:, None], turn), dtype=np.float32)[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
-        reach = np.divide(float(off @ pane.normal), slope, out=room[1])
+        reach = np.float32(off @ pane.normal) / along[:, 0]
         met = (reach > 0) & (reach < distance)
-        for i, axis in enumerate((pane.u_axis, pane.v_axis)):
-            at = _along(ray, axes[1 + i], 1.0, room[2], spare)
-            at *= reach
+        for k, axis in ((1, pane.u_axis), (2, pane.v_axis)):
+            at = along[:, k] * reach
             at -= float(off @ axis)
             met &= at > 0
-            met &= at < float(pane.corners_uv[:, i].max())
+            met &= at < float(pane.corners_uv[:, k - 1].max())
     where = np.flatnonzero(met)
-    return where, reach[where], np.abs(slope[where])
+    return where, reach.take(where), np.abs(along[:, 0].take(where))
 
 
 def _mirrored(pane: Face, T_world_eye: F64) -> F64:

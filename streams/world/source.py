@@ -2,7 +2,7 @@
 
 Labels, rates and packing follow the recordings of the generation; frames that the plan skips, and all of the eye
 cameras, are counted with ``pixels=None``. There is no VIO, gaze, hands or audio. Hands out samples only: the truth
-behind them is a module of its own, for evaluation. Frames are drawn in the loop (about 25 ms each): to replay in
+behind them is a module of its own, for evaluation. Frames are drawn in the loop (about 30 ms each): to replay in
 real time, write a tape first.
 """
 

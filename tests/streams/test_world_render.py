@@ -11,9 +11,9 @@ import pytest
 
 from handrail.streams.cameras import Camera
 from handrail.streams.world import sensor
-from handrail.streams.world.cast import Caster
-from handrail.streams.world.light import bake
+from handrail.streams.world.cast import F32, Caster, Hits
 from handrail.streams.world.eye import Eye, eye
+from handrail.streams.world.light import bake
 from handrail.streams.world.render import Renderer
 from handrail.streams.world.scenario import Scenario, load_rig, scenario, walk_s
 from handrail.streams.world.solids import Material
@@ -104,6 +104,50 @@ def test_a_surface_looks_the_same_from_both_cameras_of_the_pair(generation: str)
 
     assert likeness(points) > 0.93
     assert likeness(points + np.array([0.0, 0.02, 0.02])) < likeness(points) - 0.1  # 3 cm off, texture disagrees
+
+
+@pytest.mark.parametrize("generation", ["1", "2"])
+@pytest.mark.parametrize(
+    "kind", ["textured", "plain-wall", "pole", "glass", "head-bar", "head-turn", "step-down", "dusk", "mixed"]
+)
+def test_a_picture_by_few_rays_is_the_picture_by_one_ray_a_pixel(kind: str, generation: str) -> None:
+    """Poles, bars and rims of glass thinner than a cell included."""
+    world, renderer, _ = _world("4", kind, generation)
+    pair = world.rig.stereo_pair
+    assert pair is not None
+    differ = []
+    for label, share in ((pair[0], 0.25), (pair[1], 0.65), (pair[0], 0.9)):
+        look, t = _eye(int(generation), label), share * world.place.duration_s
+        exposure, gain = sensor.metered(sensor.SLAM_SENSOR, renderer.mean_radiance(look, t))
+        level = sensor.SLAM_SENSOR.levels_per_cd_s * exposure * gain
+        few, all_of_them = (level * renderer.picture(e, t) for e in (look, replace(look, grid=None)))
+        differ.append(np.abs(few - all_of_them) > 1.0)
+    assert np.mean(differ) < 1e-5  # under three pixels of a picture
+
+
+def test_a_colour_picture_by_few_rays_is_the_one_by_one_ray_a_pixel() -> None:
+    _, renderer, _ = _world("4", "glass")
+    look = _eye(2, "camera-rgb")
+    few, all_of_them = (renderer.picture(e, 3.0, colour=True) for e in (look, replace(look, grid=None)))
+    assert few.shape == (*look.inside.shape, 3)
+    assert np.mean(np.abs(few - all_of_them) > 0.02 * all_of_them.mean()) < 1e-5
+
+
+def test_few_rays_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced = []
+
+    def count(caster: Caster, origins: F32, directions: F32) -> Hits:
+        traced.append(len(directions))
+        return first_hits(caster, origins, directions)
+
+    first_hits = Caster.first_hits
+    monkeypatch.setattr(Caster, "first_hits", count)
+    for kind in ("textured", "pole", "step-down"):
+        _, renderer, _ = _world("4", kind)
+        look = _eye(2, "slam-front-left")
+        traced.clear()
+        renderer.picture(look, 2.0)
+        assert sum(traced) < len(look.directions) / 3
 
 
 def test_stereo_matching_finds_the_true_depth() -> None:
