@@ -7,11 +7,13 @@ aren't finite have no JSON; an event that holds one is a bug of its writer and i
 that the session goes on and the log says so.
 
 Each line goes to the operating system as it is written: a process that dies loses nothing that was logged (a machine
-that loses power loses what the system had not yet put on disk).
+that loses power loses what the system had not yet put on disk). Of a line that finds no room nothing is left, so that
+later ones, if there is room again, can be read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import math
@@ -50,11 +52,15 @@ class _LineFile:
             raise self._failed(e) from e
 
     def write(self, line: bytes) -> None:
+        written = 0
         try:
-            written = self._file.write(line)
             while written < len(line):  # a disk that is nearly full takes half a line, then says so
                 written += self._file.write(line[written:])
         except OSError as e:
+            if written:
+                with contextlib.suppress(OSError):  # a pipe keeps its half
+                    self._file.seek(-written, os.SEEK_END)
+                    self._file.truncate()
             raise self._failed(e) from e
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from handrail.runtime.events import AnyEvent
+from handrail.runtime.events import AnyEvent, Fault
 from handrail.runtime.log import EventLog, Timing, TimingLog
 from handrail.runtime.reflex.runner import Seen
 from handrail.runtime.replay import Hooks, Replayed
@@ -36,6 +36,11 @@ class Recorder:
 
     def hooks(self) -> Hooks:
         return Hooks(on_open=self._opened, on_event=self._event, on_seen=self._seen, on_sample=self._bar.sample)
+
+    @property
+    def sound_lost(self) -> str | None:
+        """Why the speaker failed, if it did."""
+        return next((e.detail for e in self._run.faults if isinstance(e, Fault) and e.component == "speaker"), None)
 
     def finish(self, replayed: Replayed, wav: Path | None) -> Summary:
         """Write summary and report; after the replay has ended, so that the sound is whole."""

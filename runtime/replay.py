@@ -22,6 +22,7 @@ from handrail.device.sound import Speaker, Voice
 from handrail.runtime.config import Config
 from handrail.runtime.declared import Declared, load_declared
 from handrail.runtime.events import AnyEvent
+from handrail.runtime.guard import Guard
 from handrail.runtime.health import Watch
 from handrail.runtime.reflex.runner import InlineRunner, ProcessRunner, ReflexRunner, Seen
 from handrail.runtime.session import Session
@@ -35,7 +36,8 @@ Speed = Literal["virtual", "real"]
 
 @dataclass(slots=True)
 class Hooks:
-    """What a caller wants to see of a replay while it runs. All are called on the session's own thread."""
+    """What a caller wants to see of a replay while it runs. All are called on the session's own thread; one that raises
+    ends the session, which says so aloud first."""
 
     on_open: Callable[[SourceInfo], None] = lambda info: None
     on_event: Callable[[AnyEvent], None] = lambda event: None
@@ -105,10 +107,12 @@ async def _session(
     hooks: Hooks,
 ) -> None:
     start_ns = now_ns()
+    guard = Guard()
+    emit = guard.around(hooks.on_event)
     render_ms = 0.0 if declared is None else declared.render_ms
-    speech = Speech(config, voice, speaker, hooks.on_event, start_ns, render_ms)
-    watch = Watch(speech, hooks.on_event, start_ns)
+    speech = Speech(config, voice, speaker, emit, start_ns, render_ms)
+    watch = Watch(speech, emit, start_ns)
     await Session(
-        source, runner, speech, watch, hooks.on_event, start_ns, version=version("handrail"),
+        source, runner, speech, watch, emit, start_ns, guard, version=version("handrail"),
         on_seen=hooks.on_seen, on_sample=hooks.on_sample,
     ).run()

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from handrail.runtime.terminal import say, write_json
-from handrail.streams.errors import ConfigError, OutputError
+from handrail.streams.errors import ConfigError, DeviceError, OutputError
 
 
 class ReplayCommand:
@@ -76,6 +76,8 @@ class ReplayCommand:
         for note in replayed.info.notes:
             say(f"note: {note}")
         say(f"results: {out}" + ("" if args.no_report else f"; look at {out / 'report.html'}"))
+        if (lost := recorder.sound_lost) is not None:
+            raise DeviceError(f"not all of it was heard: {lost}")
         return 0
 
 

@@ -5,6 +5,9 @@
 Three tasks: this one takes samples in and never waits for another; ``_look`` turns pairs into scenes; ``Speech`` says
 what is due. ``Watch`` sits on the loop's timers and notices when frames stop. Live, recorded and simulated sources run
 through the same lines.
+
+Whatever goes wrong in here, or in what is hung on (a log on a full disk), ends the session aloud: the blind earcon and
+"Guidance stopped.", since silence would be taken for a way with nothing in it.
 Knows nothing of how depth is measured, of phrases, or of files.
 """
 
@@ -14,14 +17,15 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from handrail.runtime.events import AnyEvent, Ended, Fault, FrameSkipped, SceneChanged, Seam, Started, StreamCount
+from handrail.runtime.guard import Guard
 from handrail.runtime.health import Watch
 from handrail.runtime.mailbox import Mailbox
 from handrail.runtime.reflex.runner import Look, ReflexRunner, Seen
 from handrail.runtime.speech.phrases import Notice as Line
-from handrail.runtime.speech.speech import Speech
+from handrail.runtime.speech.speech import Speech, Tone
 from handrail.streams.buffer import RollingBuffer
 from handrail.streams.child import ChildDied
 from handrail.streams.clock import NS_PER_S, now_ns
@@ -37,10 +41,14 @@ LAST_WORDS_S = 5.0  # after the source has ended, what is being said may finish
 FAULT_NOTICES = {"source": Line.SENSOR_FAULT, "reflex": Line.DETECTOR_FAULT}
 
 Emit = Callable[[AnyEvent], None]
+T = TypeVar("T")
 
 
 class Session:
-    """``await Session(...).run()`` until the source ends or the task is cancelled."""
+    """``await Session(...).run()`` until the source ends or the task is cancelled.
+
+    ``emit`` must not raise (``guard.around``); what has failed in it comes out of ``run``.
+    """
 
     def __init__(
         self,
@@ -50,6 +58,7 @@ class Session:
         watch: Watch,
         emit: Emit,
         start_ns: int,
+        guard: Guard,
         *,
         version: str,
         on_seen: Callable[[Seen], None] = lambda seen: None,
@@ -57,7 +66,8 @@ class Session:
     ) -> None:
         self._source, self._runner, self._speech, self._watch = source, runner, speech, watch
         self._emit, self._start_ns, self._version = emit, start_ns, version
-        self._on_seen, self._on_sample = on_seen, on_sample
+        self._guard = guard
+        self._on_seen, self._on_sample = guard.around(on_seen), guard.around(on_sample)
         self.buffer = RollingBuffer()
         self._pair = source.info.rig.stereo_pair
         self._halves: dict[str, Sample] = {}
@@ -76,19 +86,31 @@ class Session:
             Started(self._t(), info.uri, info.rig.generation, info.first_device_ns, labels, info.notes, self._version)
         )
         reason = "stopped"
+        loop = asyncio.get_running_loop()
+        handler = loop.get_exception_handler()
+        loop.set_exception_handler(self._guard.callback_failed)
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(self._watched("reflex", self._look()), name="reflex"),
                     tasks.create_task(self._watched("speech", self._speech.run()), name="speech"),
+                    tasks.create_task(self._watched("session", self._guard.broken()), name="guard"),
                 ]
-                reason = await self._take_in()
+                reason = await self._watched("source", self._take_in())
                 await self._finish()
                 for task in background:
                     task.cancel()
+            self._guard.check()
+        except Exception:
+            reason = "fault"
+            self._watch.close()
+            await self._speech.last_words(Line.STOPPED, Tone.BLIND)
+            raise
         finally:
             self._watch.close()
             self._emit(Ended(self._t(), self._counts(), reason))
+            loop.set_exception_handler(handler)
+        self._guard.check()  # the last line, too, must have found room
 
     def _counts(self) -> dict[str, StreamCount]:
         """Of every stream the source has, also those that never brought a sample."""
@@ -203,12 +225,12 @@ class Session:
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
-    async def _watched(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _watched(self, name: str, work: Coroutine[Any, Any, T]) -> T:
         """A task that dies is a fault in the log before it takes the session down."""
         try:
-            await work
+            return await work
         except Exception as e:
-            self._fault(name, f"{type(e).__name__}: {e}")
+            self._emit(Fault(self._t(), name, f"{type(e).__name__}: {e}"))
             raise
 
     def _fault(self, component: str, detail: str) -> None:

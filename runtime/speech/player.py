@@ -26,6 +26,7 @@ from handrail.streams.errors import DeviceError
 
 NOTICE_TTL_S = 5.0
 VOICE_AGAIN_S = 5.0  # between trials of a voice that failed
+LAST_RENDER_S = 3.0  # for the last words, where they weren't rendered beforehand yet
 LEAD_S = 1.0  # words wait for the end of their earcon, but no longer than this
 
 
@@ -155,6 +156,20 @@ class Player:
                 self._group = None
                 for task in list(self._earcons):  # a TaskGroup cancels in the order of a set: no order for a log
                     task.cancel()
+
+    async def last_words(self, tone: Sound, notice: Notice) -> None:
+        """After ``run``, however that ended: without a queue or a task that could fail. Never raises."""
+        u = Utterance(
+            next(self._ids), NOTICE_PRIORITY[notice], 2, "health", notice.name, fixed(notice.value), now_ns(),
+            fallback=notice.value,
+        )  # fmt: skip
+        with contextlib.suppress(Exception):
+            await self._sounds.follow(self._sounds.play(tone), tone)
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(LAST_RENDER_S):
+                text, sound = await self._rendered(u, Say(notice.value))
+            if sound is not None:
+                await self._say(u, Say(text), text, sound)
 
     async def idle(self) -> None:
         """Until nothing sounds and nothing waits."""

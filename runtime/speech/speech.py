@@ -113,6 +113,10 @@ class Speech:
         if tone is not Tone.HEARTBEAT or self._player.quiet:
             self._player.earcon(_TONES[tone](), leads=False)
 
+    async def last_words(self, notice: Notice, tone: Tone) -> None:
+        """A tone and a fixed line when ``run`` has ended before its time: past everything that may have failed."""
+        await self._player.last_words(_TONES[tone](), notice)
+
     def say(
         self, text: str, ttl_s: float, *, priority: Priority = Priority.NORMAL, kind: str = "answer",
         frame: Frame | None = None, captured_ns: int | None = None,

@@ -121,6 +121,23 @@ def test_a_folder_that_takes_no_files_and_a_full_disk_are_output_errors(tmp_path
     assert full.stat().st_mode == mode
 
 
+def test_a_line_that_finds_half_the_room_leaves_nothing_of_itself_and_later_ones_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "e.jsonl"
+    script = (
+        "import resource; from pathlib import Path\n"
+        "from handrail.runtime.events import Fault\nfrom handrail.runtime.log import EventLog\n"
+        "from handrail.streams.errors import OutputError\n"
+        f"log = EventLog(Path({str(path)!r}))\n"
+        "log.append(Fault(1, 'a', 'x'))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.RLIM_INFINITY))\n"
+        "try: log.append(Fault(2, 'b', 'x' * 400))\n"
+        "except OutputError: log.append(Fault(3, 'c', 'x'))\n"
+        "log.close()\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert [e.t_ns for e in read_log(path)] == [1, 3]
+
+
 def test_a_killed_process_loses_nothing_it_had_logged(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
     script = (

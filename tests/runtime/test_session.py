@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import itertools
 import json
@@ -18,6 +19,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from handrail.device.fakes import PacedPlayback, PacedSpeaker
+from handrail.device.sound import F32, Sound
+from handrail.device.wav_file import WavFile
+from handrail.runtime import cli
 from handrail.runtime.declared import Declared
 from handrail.runtime.events import (
     AnyEvent,
@@ -30,8 +35,9 @@ from handrail.runtime.events import (
     State,
     StateChanged,
 )
+from handrail.runtime.health import Watch
 from handrail.runtime.log import EventLog, read_log
-from handrail.runtime.reflex.runner import InlineRunner, ReflexRunner
+from handrail.runtime.reflex.runner import InlineRunner, Look, ReflexRunner, Seen
 from handrail.runtime.replay import Hooks, replay
 from handrail.streams.child import ChildDied
 from handrail.streams.clock import NS_PER_S
@@ -265,3 +271,156 @@ def test_a_reflex_that_is_lost_at_a_seam_is_a_fault_and_guidance_goes_on(
     assert "Detector restarted." in [e.text for e in events if isinstance(e, Spoken)]
     judged = [e.t_ns / NS_PER_S for e in events if isinstance(e, SceneChanged) and e.scene.coverage is not None]
     assert judged[-1] > 5.5
+
+
+class Ears(PacedSpeaker):
+    """A speaker that remembers what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    def play(self, sound: Sound) -> PacedPlayback:
+        self.heard.append(sound.name)
+        return super().play(sound)
+
+
+@pytest.fixture
+def ears(monkeypatch: pytest.MonkeyPatch) -> Ears:
+    listening = Ears()
+    monkeypatch.setattr("handrail.runtime.replay.open_speaker", lambda *_: listening)
+    return listening
+
+
+def full_disk() -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("lines", [0, 60], ids=["at the first line", "in the middle"])
+def test_a_log_that_finds_no_room_ends_the_session_aloud(walk: Path, ears: Ears, lines: int) -> None:
+    offered: list[AnyEvent] = []
+
+    def sink(event: AnyEvent) -> None:
+        offered.append(event)
+        if len(offered) > lines:
+            raise full_disk()
+
+    with pytest.raises(ExceptionGroup) as raised:
+        replay(f"tape:{walk}", hooks=Hooks(on_event=sink))
+    assert raised.group_contains(OSError, match="No space left")
+    assert ears.heard[-2:] == ["earcon.blind", "speech"]
+    assert isinstance(offered[-1], Ended) and offered[-1].reason == "fault"
+
+
+def test_a_line_that_fails_once_leaves_the_rest_of_the_log_whole(walk: Path, ears: Ears) -> None:
+    logged: list[AnyEvent] = []
+
+    def sink(event: AnyEvent) -> None:
+        if isinstance(event, SceneChanged) and sum(isinstance(e, SceneChanged) for e in logged) == 20:
+            raise full_disk()
+        logged.append(event)
+
+    with pytest.raises(ExceptionGroup):
+        replay(f"tape:{walk}", hooks=Hooks(on_event=sink))
+    assert [e.component for e in logged if isinstance(e, Fault)] == ["session"]
+    assert [e.text for e in logged if isinstance(e, Spoken)][-1] == "Guidance stopped."
+    assert isinstance(logged[-1], Ended) and logged[-1].reason == "fault"
+
+
+def on_seen_raises(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Seen] = []
+
+    def on_seen(one: Seen) -> None:
+        seen.append(one)
+        if len(seen) > 10:
+            raise ValueError("a consumer of scenes fell over")
+
+    hooks.on_seen = on_seen
+
+
+def on_sample_raises(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_sample(sample: Sample) -> None:
+        if isinstance(sample.payload, ImageFrame):
+            raise ValueError("a consumer of samples fell over")
+
+    hooks.on_sample = on_sample
+
+
+def reflex_raises(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    see = InlineRunner.see
+
+    async def falls_over(self: InlineRunner, look: Look) -> Seen:
+        seen = await see(self, look)
+        if seen.scene.obstacles:
+            raise ZeroDivisionError("the reflex fell over")
+        return seen
+
+    monkeypatch.setattr(InlineRunner, "see", falls_over)
+
+
+def timer_raises(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fire(self: Watch) -> None:
+        raise ValueError("a timer of health fell over")
+
+    monkeypatch.setattr(Watch, "_fire", fire)
+
+
+def source_raises(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ending:
+        def __init__(self, source: Source) -> None:
+            self.info = source.info
+            self._source = source
+
+        async def samples(self) -> AsyncIterator[Sample]:
+            async for sample in self._source.samples():
+                if isinstance(sample.payload, ImageFrame):
+                    raise SourceError("the reader fell over")
+                yield sample
+
+    hooks.wrap = Ending
+
+
+@pytest.mark.parametrize("fault", [on_seen_raises, on_sample_raises, reflex_raises, timer_raises, source_raises])
+def test_whatever_falls_over_inside_the_session_the_wearer_hears_that_guidance_stopped(
+    walk: Path, ears: Ears, monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[Hooks, pytest.MonkeyPatch], None],
+) -> None:  # fmt: skip
+    events: list[AnyEvent] = []
+    hooks = Hooks(on_event=events.append)
+    fault(hooks, monkeypatch)
+    with pytest.raises(ExceptionGroup) as raised:
+        replay(f"tape:{walk}", hooks=hooks)
+    assert raised.group_contains(Exception, match="fell over")
+    assert ears.heard[-2:] == ["earcon.blind", "speech"]
+    assert [e.text for e in events if isinstance(e, Spoken)][-1] == "Guidance stopped."
+    assert ["fell over" in e.detail for e in events if isinstance(e, Fault)] == [True]
+    assert isinstance(events[-1], Ended) and events[-1].reason == "fault"
+
+
+def test_a_full_disk_is_one_line_and_a_code(
+    walk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, code in (("events.jsonl", 2), ("timings.jsonl", 2)):
+        out = tmp_path / name
+        out.mkdir()
+        (out / name).symlink_to("/dev/full")
+        assert cli.main(["replay", f"tape:{walk}", "--no-report", "--out", str(out)]) == code
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1 and f"{name}: can't be written (No space left on device)" in err
+
+
+def test_a_sound_file_that_fills_the_disk_on_the_way_is_told_at_the_end(
+    walk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = WavFile.append
+
+    def full(self: WavFile, block: F32) -> None:
+        if self.frames > 22_050:
+            raise full_disk()
+        append(self, block)
+
+    monkeypatch.setattr(WavFile, "append", full)
+    assert cli.main(["replay", f"tape:{walk}", "--no-report", "--out", str(tmp_path)]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "not all of it was heard" in err and "No space left" in err
+    assert (tmp_path / "summary.json").exists()
