@@ -100,7 +100,7 @@ class FrameQuality(msgspec.Struct, frozen=True):
     contrast: float  # standard deviation of grey
     sharpness: float  # variance of the Laplacian over contrast^2; falls with blur
     usable: bool
-    reason: str | None  # "dark", "saturated", "blurred", "covered", "frozen", "mismatched" when not usable
+    reason: str | None  # "dark", "saturated", "blurred", "covered", "frozen", "mismatched", "swapped" when not usable
 
 
 class Scene(msgspec.Struct, frozen=True):

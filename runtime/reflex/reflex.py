@@ -15,9 +15,11 @@ from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
 
+import msgspec
+
 from handrail.runtime.reflex.depth import DepthView, Pose
 from handrail.runtime.reflex.odometry import Odometry
-from handrail.runtime.reflex.quality import REMEMBERED, Fingerprint, fingerprint, judge_frame
+from handrail.runtime.reflex.quality import REMEMBERED, Fingerprint, PairWatch, fingerprint, judge_frame
 from handrail.runtime.reflex.stereo import StereoDepth
 from handrail.runtime.reflex.surroundings import Surroundings
 from handrail.runtime.scene import FrameQuality, Scene, Wearer
@@ -36,6 +38,7 @@ class Reflex:
         self._shape = (left.height, left.width)
         self._stages = Stages(clock_ns)
         self._stereo = StereoDepth(rig)
+        self._pairs = PairWatch(rig, self._stereo.rectifier)
         self._odometry = Odometry(rig)
         self._surroundings = Surroundings(rig.T_device_cpf)
         self._fingerprints: deque[Fingerprint] = deque(maxlen=REMEMBERED)
@@ -88,6 +91,8 @@ class Reflex:
         quality = judge_frame(left.pixels, right.pixels, self._shape, self._fingerprints)
         if quality.reason != "mismatched":
             self._fingerprints.append(fingerprint(left.pixels, right.pixels))
+        if quality.usable and (reason := self._pairs.judge(left.pixels, right.pixels)) is not None:
+            return msgspec.structs.replace(quality, usable=False, reason=reason)
         return quality
 
     def _measured(self, left: ImageFrame, right: ImageFrame, device_ns: int) -> DepthView:

@@ -6,8 +6,10 @@ import pytest
 from numpy.typing import NDArray
 from world_looks import corridor, walked
 
-from handrail.runtime.reflex.quality import REMEMBERED, fingerprint, judge_frame
+from handrail.runtime.reflex.quality import CHECK_EVERY, REMEMBERED, PairWatch, fingerprint, judge_frame
+from handrail.runtime.reflex.rectify import Rectifier
 from handrail.runtime.scene import FrameQuality
+from handrail.streams.cameras import Rig
 
 U8 = NDArray[np.uint8]
 RNG = np.random.default_rng(4)
@@ -122,3 +124,83 @@ def test_real_frames_are_usable_and_the_same_spoilt_are_not() -> None:
         assert judge(blurred(left, 6), blurred(right, 6)).reason == "blurred"
         assert judge(left, thumb(right)).reason == "covered"
         assert judge(scaled(left, 0.08), scaled(right, 0.08)).reason == "dark"
+
+
+def rig_of(kind: str = "textured", seed: int = 1, gen: int = 2) -> Rig:
+    return walked(seed, kind, 2.0, gen, stereo_hz=5.0).rig
+
+
+def watch(rig: Rig) -> PairWatch:
+    return PairWatch(rig, Rectifier(rig))
+
+
+def half(image: U8, other: U8, side: str) -> U8:
+    """One half of ``image`` replaced by that of ``other``, with a soft edge as a finger near a lens has."""
+    height, width = image.shape
+    share = np.zeros((height, width), np.float32)
+    match side:
+        case "left":
+            share[:, : width // 2] = 1
+        case "right":
+            share[:, width // 2 :] = 1
+        case "top":
+            share[: height // 2] = 1
+        case "bottom":
+            share[height // 2 :] = 1
+    share = np.asarray(cv2.GaussianBlur(share, (0, 0), 8), dtype=np.float32)
+    return (image * (1 - share) + other * share).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("kind", "seed", "gen"), [("textured", 1, 2), ("textured", 1, 1), ("dusk", 3, 2)])
+def test_left_and_right_streams_that_were_swapped_without_their_calibration_are_unmasked(
+    kind: str, seed: int, gen: int
+) -> None:
+    left, right = pair(kind, seed, gen)
+    swapped, as_is = watch(rig_of(kind, seed, gen)), watch(rig_of(kind, seed, gen))
+    assert [swapped.judge(right, left) for _ in range(12)] == [None] + ["swapped"] * 11
+    assert [as_is.judge(left, right) for _ in range(12)] == [None] * 12
+
+
+def test_what_cannot_be_told_apart_leaves_the_sides_as_they_were() -> None:
+    left, right = pair()
+    wall = np.full_like(left, 90)
+    pairs = watch(rig_of())
+    assert pairs.judge(wall, wall) is None and pairs.judge(wall, wall) is None
+    for _ in range(2 * CHECK_EVERY):
+        pairs.judge(right, left)
+    assert [pairs.judge(wall, wall) for _ in range(12)] == ["swapped"] * 12
+    for _ in range(2 * CHECK_EVERY):
+        pairs.judge(left, right)
+    assert pairs.judge(left, right) is None
+
+
+@pytest.mark.parametrize("cover", [thumb, np.zeros_like], ids=["thumb", "strap"])
+@pytest.mark.parametrize("side", ["right", "top", "bottom"])
+def test_a_lens_that_is_half_covered_is_named_whichever_it_is(cover: object, side: str) -> None:
+    assert callable(cover)
+    left, right = pair()
+    other = {"right": "left"}.get(side, side)  # the inner half: the outer one sees what the other lens doesn't
+    for a, b in ((half(left, cover(left), side), right), (left, half(right, cover(right), other))):
+        assert judge(a, b).usable
+        pairs = watch(rig_of())
+        assert [pairs.judge(a, b) for _ in range(4)] == [None, "covered", "covered", "covered"]
+        for _ in range(2 * CHECK_EVERY):
+            pairs.judge(left, right)
+        assert pairs.judge(left, right) is None
+
+
+def test_one_odd_look_changes_no_answer() -> None:
+    left, right = pair()
+    pairs = watch(rig_of())
+    assert pairs.judge(right, left) is None
+    assert [pairs.judge(left, right) for _ in range(12)] == [None] * 12
+
+
+def test_a_real_pair_is_told_from_the_same_swapped_or_half_covered() -> None:
+    rig = corridor().rig
+    for _, left, right in corridor().pairs:
+        as_is, swapped, covered = watch(rig), watch(rig), watch(rig)
+        for _ in range(3):
+            found = (as_is.judge(left, right), swapped.judge(right, left),
+                     covered.judge(left, half(right, thumb(right), "left")))  # fmt: skip
+        assert found == (None, "swapped", "covered")

@@ -25,6 +25,7 @@ from handrail.device.wav_file import WavFile
 from handrail.runtime import cli
 from handrail.runtime.declared import Declared
 from handrail.runtime.events import (
+    Alerted,
     AnyEvent,
     Ended,
     Fault,
@@ -424,3 +425,42 @@ def test_a_sound_file_that_fills_the_disk_on_the_way_is_told_at_the_end(
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "not all of it was heard" in err and "No space left" in err
     assert (tmp_path / "summary.json").exists()
+
+
+class Spoilt:
+    """A source whose samples are changed one by one."""
+
+    def __init__(self, source: Source, change: Callable[[Sample], Sample]) -> None:
+        self.info, self._source, self._change = source.info, source, change
+
+    async def samples(self) -> AsyncIterator[Sample]:
+        async for sample in self._source.samples():
+            yield self._change(sample)
+
+
+def sides_swapped(sample: Sample) -> Sample:
+    sides = ("slam-front-left", "slam-front-right")
+    if sample.stream.label not in sides:
+        return sample
+    other = sides[1 - sides.index(sample.stream.label)]
+    return replace(sample, stream=replace(sample.stream, label=other))
+
+
+def half_covered(sample: Sample) -> Sample:
+    payload = sample.payload
+    if sample.stream.label != "slam-front-right" or not isinstance(payload, ImageFrame) or payload.pixels is None:
+        return sample
+    pixels = payload.pixels.copy()
+    pixels[:, : pixels.shape[1] // 2] = 3
+    return replace(sample, payload=replace(payload, pixels=pixels))
+
+
+@pytest.mark.parametrize(("change", "reason"), [(sides_swapped, "swapped"), (half_covered, "covered")])
+def test_cameras_swapped_or_half_covered_are_blindness_that_is_told_and_no_hazard_is(
+    walk: Path, change: Callable[[Sample], Sample], reason: str
+) -> None:
+    events = events_of(f"tape:{walk}", lambda source: Spoilt(source, change))
+    states = [(e.state, e.reason) for e in events if isinstance(e, StateChanged)]
+    assert states == [(State.SEEING, "frames"), (State.BLIND, reason)]
+    assert "I can't see." in [e.text for e in events if isinstance(e, Spoken)]
+    assert not any(isinstance(e, Alerted) for e in events)
