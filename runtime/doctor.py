@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
@@ -30,6 +31,7 @@ from handrail.streams.errors import MissingDependencyError
 CHILD_TIMEOUT_S = 60.0  # a first import from a cold disk
 LEAST_DISK_MB = 500  # a report with sound and a log of ten minutes take 50
 LEAST_MEMORY_MB = 1500  # reader, reflex, voice and the loop together
+NAME_COLUMNS, FOUND_COLUMNS = 32, 54  # of the table
 NEEDED_EXTRAS = ("aria", "speech")  # the others widen what Handrail can do
 NO_DEPS = ("projectaria-client-sdk", "projectaria-tools")  # their own requirements pull jupyter and moviepy
 
@@ -187,14 +189,26 @@ class Doctor:
         findings = [finding for check in CHECKS for finding in check()]
         if args.json is not None:
             write_json(args.json, {"findings": findings, "ok": not missing(findings)})
-        print_table("handrail doctor", ("", "what", "found", "mend it with"),
-                    [(f.state, f.name, f.found, f.mend) for f in findings])
+        print_table("handrail doctor", ("", "what", "found"), [row for f in findings for row in _rows(f)])
+        for f in findings:
+            if f.mend:
+                say(f"mend {f.name} with:")
+                say(f.mend)
         lacking = missing(findings)
         say(f"{len(lacking)} missing: {', '.join(f.name for f in lacking)}" if lacking else "Nothing is missing.")
         return MissingDependencyError.exit_code if lacking else 0
 
 
 command = Doctor()
+
+
+def _rows(f: Finding) -> list[tuple[str, str, str]]:
+    """One a line of what was found, so that the table fits a window of 100 columns."""
+    names, found = textwrap.wrap(f.name, NAME_COLUMNS) or [""], textwrap.wrap(f.found, FOUND_COLUMNS) or [""]
+    return [
+        (f.state if i == 0 else "", name, line)
+        for i, (name, line) in enumerate(itertools.zip_longest(names, found, fillvalue=""))
+    ]
 
 
 def missing(findings: Iterable[Finding]) -> list[Finding]:

@@ -40,6 +40,22 @@ def test_what_is_missing_gives_exit_code_3_and_the_command_that_mends_it(
     assert "pip install zzz" in out and "1 missing: zzz" in out
 
 
+def test_the_table_fits_100_columns_and_commands_stay_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mend = "pip install --no-deps 'projectaria-client-sdk==2.5.1' && pip install termcolor"
+
+    def lacking() -> Iterator[Finding]:
+        yield Finding("a part with a rather long name [and its extra]", "missing", "it isn't there, " * 9, mend)
+        yield Finding("nothing to say", "ok", "")
+
+    monkeypatch.setattr(doctor, "CHECKS", (lacking, doctor.dependencies))
+    doctor.Doctor().run(argparse.Namespace(json=None))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines[:-1])) <= 100  # the last one names all that is missing
+    assert mend in lines and sum("isn't" in line for line in lines) >= 3
+
+
 def test_wrong_and_absent_versions_are_missing_only_where_a_session_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = ["numpy<3,>=2.2", "msgspec>=99", "no-such-lib>=1", 'no-such-aria==1.0; extra == "aria"',
               'no-such-plot>=3; extra == "bench"', 'pytest>=99; extra == "dev"']
