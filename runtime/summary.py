@@ -36,6 +36,7 @@ from handrail.runtime.terminal import print_table, say
 
 NS_PER_S = 1e9
 NS_PER_MS = 1e6
+AHEAD_DEG, BESIDE_DEG = 45.0, 100.0  # up to here a thing is ahead, beside
 PATHS = ("frame_to_scene", "frame_to_earcon", "frame_to_phrase")
 
 
@@ -96,6 +97,7 @@ class Run:
         self.end_ns = 0  # of the last thing that happened or was heard
         self.states: list[StateChanged] = []
         self.latencies_ms: dict[str, list[float]] = {path: [] for path in PATHS}
+        self.first_tones_ms: list[float] = []  # of "frame_to_earcon": one for each thing, when it was first told
         self.last_scene: Scene | None = None
         self.sounds: list[Sounding] = []  # all, in the order in which they were started
         self.queued: dict[int, Queued] = {}
@@ -103,6 +105,9 @@ class Run:
         self.alerts: list[Alerted] = []
         self.skipped: dict[str, int] = {}  # reason -> frames
         self.faults: list[Fault | Seam] = []
+        self.found: set[int] = set()  # every obstacle that was ever confirmed
+        self._told: set[int] = set()
+        self._news: list[float] = []  # bearings of first alerts whose tone hasn't been heard yet
         self._playing: dict[int, Sounding] = {}
         self._waiting: dict[int, Spoken] = {}  # words whose sound hasn't started
 
@@ -113,11 +118,12 @@ class Run:
                 self.started = event
             case SceneChanged():
                 self.last_scene = event.scene
+                self.found.update(o.id for o in event.scene.obstacles if o.confirmed)
                 self._took("frame_to_scene", event.t_ns, event.scene.device_ns)
             case FrameSkipped():
                 self.skipped[event.reason] = self.skipped.get(event.reason, 0) + 1
             case Alerted():
-                self.alerts.append(event)
+                self._alerted(event)
             case Queued():
                 self.queued[event.utterance_id] = event
             case Spoken():
@@ -135,6 +141,13 @@ class Run:
                 self.faults.append(event)
             case Ended():
                 self.ended = event
+
+    def _alerted(self, event: Alerted) -> None:
+        """A repeat is about what was last seen a while ago: how old that is says nothing of how quick a warning is."""
+        self.alerts.append(event)
+        if event.obstacle_id not in self._told:
+            self._told.add(event.obstacle_id)
+            self._news.append(event.bearing_deg)
 
     def _spoken(self, event: Spoken) -> None:
         """Words and sound of an utterance come in either order; one that was cut may sound again with other words."""
@@ -155,6 +168,9 @@ class Run:
             self._hazard_heard(sounding)
         elif event.source_device_ns is not None:
             self._took("frame_to_earcon", event.audible_ns, event.source_device_ns)
+            if event.bearing_deg in self._news:
+                self._news.remove(event.bearing_deg)
+                self.first_tones_ms.append(self.latencies_ms["frame_to_earcon"][-1])
 
     def _hazard_heard(self, s: Sounding) -> None:
         if s.words is not None and s.words.kind == "hazard" and s.words.source_device_ns is not None:
@@ -233,12 +249,29 @@ def print_summary(summary: Summary) -> None:
     say("states: " + (", ".join(f"{s.state} at {s.t_s:.2f} s" for s in summary.states) or "none"))
     obstacles = [
         f"{o.label or 'obstacle'} ({o.height_band}) {o.distance_m:.1f} m {side_of(o.bearing_deg)}"
-        for o in summary.scene_final.obstacles
+        for o in sorted(summary.scene_final.obstacles, key=lambda o: relevance(o.bearing_deg, o.distance_m))
     ]
     say("last scene: " + ("; ".join(obstacles) or "no confirmed obstacle"))
     if summary.realtime_factor is not None:
         say(f"speed: {summary.realtime_factor:.2f} times real time")
     say(f"events: sha256 {summary.events_sha256}")
+
+
+def in_one_line(run: Run, summary: Summary) -> str:
+    """What a run came to: what was said and sounded, what was found and where the first of it lies at the end."""
+    said, tones = len(summary.utterances), sum(s.sound.utterance_id is None for s in run.sounds)
+    heard = [f"{n} {what}{'' if n == 1 else 's'}" for n, what in ((said, "phrase"), (tones, "tone")) if n]
+    found = f"{len(run.found)} thing{'' if len(run.found) == 1 else 's'}" if run.found else "nothing confirmed"
+    line = f"in {run.end_ns / NS_PER_S:.1f} s: heard {' and '.join(heard) or 'nothing'}; found {found}"
+    if summary.scene_final.obstacles:
+        first = min(summary.scene_final.obstacles, key=lambda o: relevance(o.bearing_deg, o.distance_m))
+        line += f", at the end {first.distance_m:.1f} m {side_of(first.bearing_deg)}"
+    return line
+
+
+def relevance(bearing_deg: float, distance_m: float) -> tuple[int, float]:
+    """What is told first: things ahead, then beside, then behind, each by distance."""
+    return sum(abs(bearing_deg) > limit for limit in (AHEAD_DEG, BESIDE_DEG)), distance_m
 
 
 def side_of(bearing_deg: float) -> str:

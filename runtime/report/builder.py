@@ -64,6 +64,7 @@ class Frame:
     scene: Scene
     picture: Picture | None  # None: a live session, or depth was computed in another process
     alert: bool
+    elsewhere: bool = False  # depth was computed in another process and stayed there
 
 
 class ReportBuilder:
@@ -106,7 +107,8 @@ class ReportBuilder:
         picture = None
         if self._info is not None and self._info.recorded and seen.view is not None and seen.pose is not None:
             picture = take_picture(seen.scene, seen.view, seen.pose, self._info)
-        return Frame(t_ns, seen.scene, picture, alert)
+        elsewhere = seen.scene.coverage is not None and seen.view is None
+        return Frame(t_ns, seen.scene, picture, alert, elsewhere)
 
 
 def take_picture(scene: Scene, view: DepthView, pose: Pose, info: SourceInfo) -> Picture:

@@ -24,13 +24,13 @@ from handrail.runtime.log import Timing
 from handrail.runtime.report.builder import Frame
 from handrail.runtime.report.charts import distribution, stage_rows, timeline, utterance_rows
 from handrail.runtime.report.scenes import frame_data
-from handrail.runtime.summary import Run, Summary, side_of
+from handrail.runtime.summary import Run, Summary, latency_of, side_of
 from handrail.runtime.terminal import one_line, write_whole
 from handrail.streams.source import SourceInfo
 
 MOST_SOUND_BYTES = 12_000_000  # two minutes of stereo; more is mixed down, then linked
 PATH_NAMES = {
-    "frame_to_scene": "capture to scene", "frame_to_earcon": "capture to tone heard",
+    "frame_to_scene": "capture to scene", "frame_to_earcon": "capture to tone heard, repeats included",
     "frame_to_phrase": "capture to phrase heard",
 }
 
@@ -116,16 +116,24 @@ def _facts(run: Run, info: SourceInfo | None, frames: Sequence[Frame]) -> list[s
     if run.started is not None:
         facts += [f"Aria Gen {run.started.generation}", f"handrail {run.started.version}"]
     sources = sorted({f.picture.image.source for f in frames if f.picture is not None})
-    facts += [f"frames: source={source}" for source in sources] or ["no pictures in this run"]
+    facts += [f"frames: source={source}" for source in sources] or [_no_pictures(frames, info)]
     facts.append("the log has no end: the run was broken off" if run.ended is None else f"ended: {run.ended.reason}")
     facts += list(run.started.notes) if run.started is not None else list(info.notes) if info is not None else []
     return facts
 
 
+def _no_pictures(frames: Sequence[Frame], info: SourceInfo | None) -> str:
+    if info is not None and not info.recorded:
+        return "no pictures: those of a live session are not kept"
+    if any(frame.elsewhere for frame in frames):
+        return "no pictures: in real time depth stays in its worker process; a run with --speed virtual shows them"
+    return "no pictures in this run"
+
+
 def _tiles(run: Run, summary: Summary) -> list[tuple[str, str, str]]:
     """(figure, what it is, note) of what a person wants to know first."""
     scenes = summary.latency_ms["frame_to_scene"]
-    tones = summary.latency_ms["frame_to_earcon"]
+    tones = latency_of(run.first_tones_ms)
     dropped = sum(c.dropped for c in summary.streams.values())
     received = sum(c.received for c in summary.streams.values())
     speed = summary.realtime_factor
@@ -134,7 +142,7 @@ def _tiles(run: Run, summary: Summary) -> list[tuple[str, str, str]]:
         (str(len(summary.utterances)), "utterances heard", f"{len(run.unsaid)} unsaid"),
         (str(len(run.alerts)), "alerts", ", ".join(sorted({a.rule for a in run.alerts}))),
         ("–" if scenes.p95 is None else f"{scenes.p95:.0f} ms", "capture to scene, p95", f"{scenes.n} scenes"),
-        ("–" if tones.p95 is None else f"{tones.p95:.0f} ms", "capture to tone, p95", f"{tones.n} tones"),
+        ("–" if tones.p95 is None else f"{tones.p95:.0f} ms", "capture to tone, p95", f"{tones.n} first alerts"),
         (f"{received}", "samples received", f"{dropped} dropped, {sum(run.skipped.values())} frames skipped"),
     ]
 

@@ -12,7 +12,7 @@ from handrail.runtime.redacted import Redacted
 from handrail.runtime.report.builder import Frame
 from handrail.runtime.report.draw import drawn_width_m
 from handrail.runtime.scene import Obstacle, Scene, Thing, wrap_deg
-from handrail.runtime.summary import Run, side_of
+from handrail.runtime.summary import Run, relevance, side_of
 
 DEGREES = 180.0 / 3.141592653589793
 
@@ -74,15 +74,15 @@ def name_of(o: Obstacle) -> str:
 
 
 def describe(scene: Scene) -> str:
-    """The scene in one sentence: what the picture shows, for those who can't see it."""
-    confirmed = [o for o in scene.obstacles if o.confirmed]
+    """The scene in one sentence, what lies ahead first: what the picture shows, for those who can't see it."""
+    confirmed = [(*o.seen_from(scene.wearer), o) for o in scene.obstacles if o.confirmed]
+    confirmed.sort(key=lambda found: relevance(found[1], found[0]))
     if not scene.quality.usable:
         return f"This frame can't be judged: {scene.quality.reason}."
     if not confirmed:
         return "No confirmed obstacle. That is not a promise: unknown areas are marked."
     told = []
-    for o in confirmed[:6]:
-        distance_m, bearing_deg = o.seen_from(scene.wearer)
+    for distance_m, bearing_deg, o in confirmed[:6]:
         told.append(f"{name_of(o)} at {o.band.value} height, {distance_m:.1f} m, {side_of(bearing_deg)}")
     more = f"; and {len(confirmed) - 6} more" if len(confirmed) > 6 else ""
     return "; ".join(told).capitalize() + more + "."

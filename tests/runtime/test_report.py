@@ -44,7 +44,7 @@ from handrail.runtime.report import ReportBuilder, page, write_report
 from handrail.runtime.report.builder import MOST_FRAMES, Frame, Picture, Spread
 from handrail.runtime.report.charts import distribution, stage_rows, timeline, utterance_rows
 from handrail.runtime.report.draw import UNKNOWN_GREY, depth_picture, outline, project, reduced
-from handrail.runtime.report.scenes import frame_data
+from handrail.runtime.report.scenes import describe, frame_data
 from handrail.runtime.scene import Scene
 from handrail.runtime.summary import gather, latency_of
 from handrail.streams.errors import OutputError
@@ -170,7 +170,7 @@ def test_figures_and_reasons_are_on_the_page(written: Path) -> None:
     for expected in (
         "world:7", "frames: source=world", "no gaze in this walk", "ended: end of recording", "unsaid: invalid",
         "Obstacle, ten o'clock, two metres.", "slam-front-left", "4000", "1 stale", "drop_off", "<b>lost</b> & found",
-        "reflex.stereo", "00ff", "capture to tone heard",
+        "reflex.stereo", "00ff", "capture to tone heard, repeats included", "2 first alerts",
     ):  # fmt: skip
         assert expected in text, expected
     assert "reader.started" not in text  # nothing was timed there
@@ -240,6 +240,20 @@ def test_a_live_session_leaves_no_picture(tmp_path: Path) -> None:
     path = write(tmp_path, events, builder)
     assert all(frame.picture is None for frame in builder.frames())
     assert "data:image" not in path.read_text() and len(Page(path).data()["frames"]) > 0
+
+
+def test_a_run_whose_depth_stayed_in_another_process_says_why_it_has_no_pictures(tmp_path: Path) -> None:
+    builder = ReportBuilder()
+    builder.on_open(walk_run.info())
+    builder.on_seen(Seen(walk_run.scene_at(0.0), None, None, {}))
+    text = Page(write(tmp_path, [], builder)).text()
+    assert "no pictures: in real time" in text and "--speed virtual" in text
+
+
+def test_what_lies_ahead_is_described_before_what_is_nearer_behind() -> None:
+    behind, beside, ahead = thing(-0.8, 0.1, id=1), thing(0.1, 1.0, id=2), thing(2.0, id=3)
+    said = describe(scene_of(0.0, walker(), behind, beside, ahead))
+    assert said.index("2.0 m, ahead") < said.index("1.0 m, 84° left") < said.index("0.8 m, 173° left")
 
 
 def test_only_redacted_images_are_written(walked: Walk) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from handrail.runtime.events import (
+    Alerted,
     AnyEvent,
     Ended,
     Priority,
@@ -21,7 +22,7 @@ from handrail.runtime.events import (
 )
 from handrail.runtime.log import EventLog, read_log
 from handrail.runtime.scene import Band, FrameQuality, Obstacle, Scene, Thing, Wearer
-from handrail.runtime.summary import Summary, latency_of, print_summary, side_of, summarise
+from handrail.runtime.summary import Summary, gather, in_one_line, latency_of, print_summary, side_of, summarise
 
 FIRST = 5_000_000_000  # device clock at the session's start
 MS = 1_000_000
@@ -145,3 +146,41 @@ def test_memory_and_log_give_the_same_summary(tmp_path: Path, capsys: pytest.Cap
     print_summary(read)
     out = capsys.readouterr().out
     assert "Obstacle, left." in out and "45° left" in out and "imu-left" in out and "140.0" in out
+
+
+def alerted(obstacle_id: int, at_ms: int, bearing_deg: float) -> Alerted:
+    return Alerted(at_ms * MS, obstacle_id, Priority.NOW, "contact", FIRST, FIRST, 2.0, bearing_deg, 1.5)
+
+
+def tone(audible_ms: int, bearing_deg: float, seen_ms: int) -> SoundStarted:
+    return SoundStarted(0, "earcon.obstacle", audible_ms * MS, 0.25, None, bearing_deg, FIRST + seen_ms * MS)
+
+
+def test_how_quick_a_warning_is_counts_the_first_tone_of_each_thing_alone() -> None:
+    run = gather([
+        Started(0, "world:1", 2, FIRST, (), (), "0"),
+        alerted(1, 80, -5.0), tone(100, -5.0, 0),
+        alerted(1, 1080, 10.0), tone(1100, 10.0, 300),  # it repeats about what was last seen 0.8 s ago
+        alerted(2, 1480, 20.0), alerted(1, 1500, 12.0), tone(1520, 12.0, 300), tone(1530, 20.0, 1400),
+    ])
+    assert run.first_tones_ms == [100.0, 130.0]
+    assert run.latencies_ms["frame_to_earcon"] == [100.0, 800.0, 1220.0, 130.0]
+
+
+def test_what_lies_ahead_is_told_before_what_is_nearer_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    behind, beside, ahead, far = obstacle(-0.8, 0.1), obstacle(0.1, 1.0), obstacle(2, 0), obstacle(3, 0.5)
+    print_summary(summary(SceneChanged(0, scene(FIRST, behind, beside, ahead, far), 0.0)))
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("last scene"))
+    assert [part.split(" m ")[0][-3:] for part in line.split(";")] == ["2.0", "3.0", "1.0", "0.8"]
+
+
+def test_a_run_in_one_line_says_what_was_heard_and_found() -> None:
+    start = Started(0, "world:1", 2, FIRST, (), (), "0")
+    events: list[AnyEvent] = [start, SceneChanged(400 * MS, scene(FIRST), 60.0)]
+    run = gather(events)
+    assert in_one_line(run, run.summary(events_sha256="")) == "in 0.4 s: heard nothing; found nothing confirmed"
+    events += [SceneChanged(500 * MS, scene(FIRST, obstacle(2, 2)), 60.0), alerted(1, 500, -45.0), tone(600, -45.0, 0),
+               spoken(1, "Obstacle."), speech(1, 900, 1.1)]  # fmt: skip
+    run = gather(events)
+    line = in_one_line(run, run.summary(events_sha256=""))
+    assert line == "in 2.0 s: heard 1 phrase and 1 tone; found 1 thing, at the end 2.8 m 45° left"
