@@ -23,7 +23,6 @@ from typing import Any
 from handrail.benchmarks.command import Outcome, from_1
 from handrail.benchmarks.damage import recordings
 from handrail.benchmarks.parallel import run_jobs
-from handrail.benchmarks.tapes import tape_of
 from handrail.benchmarks.world import Walk, about
 from handrail.runtime.events import Alerted, AnyEvent, FrameSkipped, SceneChanged, SoundStarted, Started
 from handrail.runtime.reflex.runner import Seen
@@ -31,6 +30,7 @@ from handrail.runtime.replay import Hooks, replay
 from handrail.runtime.summary import latency_of
 from handrail.runtime.terminal import print_table, say
 from handrail.streams.clock import now_ns
+from handrail.streams.drawn import tape_of
 from handrail.streams.samples import Kind, Sample
 from handrail.streams.source import DECLARED_DELAY_MS
 from handrail.streams.world.truth import TrueObstacle, Truth, truth_of

@@ -20,10 +20,10 @@ import numpy as np
 
 from handrail.benchmarks.command import Outcome, from_1
 from handrail.benchmarks.parallel import run_jobs
-from handrail.benchmarks.tapes import tape_of
 from handrail.runtime.events import AnyEvent, SceneChanged, SoundStarted, Spoken
 from handrail.runtime.replay import Hooks, replay
 from handrail.runtime.speech.phrases import Notice
+from handrail.streams.drawn import tape_of
 from handrail.streams.faults import Fault, FaultySource, What
 from handrail.streams.samples import Kind
 

@@ -16,10 +16,10 @@ from typing import Any
 from handrail.benchmarks.command import Outcome, above_0, from_1
 from handrail.benchmarks.parallel import run_jobs
 from handrail.benchmarks.scoring import Tally, score
-from handrail.benchmarks.tapes import tape_of
 from handrail.runtime.events import Alerted, AnyEvent, Priority, Queued, SceneChanged, SoundEnded, SoundStarted
 from handrail.runtime.replay import Hooks, replay
 from handrail.runtime.terminal import print_table
+from handrail.streams.drawn import tape_of
 from handrail.streams.errors import ConfigError
 from handrail.streams.world.options import KINDS
 from handrail.streams.world.truth import TrueObstacle, Truth, truth_of

@@ -1,4 +1,5 @@
-"""What ``handrail replay`` keeps of a run: the two logs while it goes on, the summary and the report after it."""
+"""What ``handrail replay`` keeps of a run: the two logs while it goes on, the summary and the report after it; and the
+bar that shows how far it is."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from handrail.runtime.log import EventLog, Timing, TimingLog
 from handrail.runtime.reflex.runner import Seen
 from handrail.runtime.replay import Hooks, Replayed
 from handrail.runtime.report import ReportBuilder, write_report
-from handrail.runtime.summary import Run, Summary
+from handrail.runtime.summary import Run, Summary, in_one_line
 from handrail.streams.clock import NS_PER_S
 from handrail.streams.samples import Sample
 from handrail.streams.source import SourceInfo
@@ -31,11 +32,14 @@ class Recorder:
         self._timings = TimingLog(out / "timings.jsonl")
         self._run = Run()
         self._report = ReportBuilder() if report else None
-        self._bar = _Bar()
+        self._bar = Bar()
         self._info: SourceInfo | None = None
 
     def hooks(self) -> Hooks:
         return Hooks(on_open=self._opened, on_event=self._event, on_seen=self._seen, on_sample=self._bar.sample)
+
+    def in_one_line(self, summary: Summary) -> str:
+        return in_one_line(self._run, summary)
 
     @property
     def sound_lost(self) -> str | None:
@@ -84,18 +88,26 @@ class Recorder:
             self._report.on_seen(seen)
 
 
-class _Bar:
+class Bar:
     """Progress through the recording, on a terminal only: a screen reader must not hear a bar redrawn."""
 
     _REDRAW_NS = NS_PER_S // 5  # of the recording
 
-    def __init__(self) -> None:
+    def __init__(self, doing: str = "replaying") -> None:
+        self._doing = doing
         self._progress = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.1f} of {task.total:.1f} s"),
             TimeRemainingColumn(), console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
         )  # fmt: skip
         self._advance: Callable[[float], None] | None = None
         self._first_ns = self._drawn_ns = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
 
     def start(self) -> None:
         self._progress.start()
@@ -104,7 +116,7 @@ class _Bar:
         self._progress.stop()
 
     def opened(self, info: SourceInfo) -> None:
-        task = self._progress.add_task("replaying", total=info.duration_s)
+        task = self._progress.add_task(self._doing, total=info.duration_s)
         self._advance = lambda seconds: self._progress.update(task, completed=seconds)
         self._first_ns = self._drawn_ns = info.first_device_ns
 

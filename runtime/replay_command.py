@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from handrail.runtime.terminal import say, write_json
 from handrail.streams.errors import ConfigError, DeviceError, OutputError
+
+if TYPE_CHECKING:
+    from handrail.streams.source import SourceInfo
 
 
 class ReplayCommand:
@@ -44,7 +49,7 @@ class ReplayCommand:
         parser.add_argument(
             "--speed", choices=("virtual", "real"), default="virtual",
             help="virtual: declared stage times, the same result every time, as fast as it goes (default); "
-                 "real: as it would be on the wearer, measured; not for world: on few cores, which draw it too slowly",
+                 "real: as it would be on the wearer, measured; a world: is drawn first, and kept",
         )  # fmt: skip
         parser.add_argument(
             "--sound", choices=("wav", "card", "null"), default="wav",
@@ -65,20 +70,35 @@ class ReplayCommand:
         config = load_config(args.config)
         out = _folder(args.out)
         wav = out / "guidance.wav" if args.sound == "wav" else None
+        uri = _drawn(args.uri) if args.speed == "real" and args.uri.startswith("world:") else args.uri
         with Recorder(out, report=not args.no_report) as recorder:
             replayed = replay(
-                args.uri, config=config, speed=args.speed, sound=args.sound, wav=wav, hooks=recorder.hooks()
+                uri, config=config, speed=args.speed, sound=args.sound, wav=wav, hooks=recorder.hooks()
             )
         summary = recorder.finish(replayed, wav)
         for path in filter(None, (out / "summary.json", args.json)):
             write_json(path, summary)
         print_summary(summary)
+        say(recorder.in_one_line(summary))
         for note in replayed.info.notes:
             say(f"note: {note}")
         say(f"results: {out}" + ("" if args.no_report else f"; look at {out / 'report.html'}"))
         if (lost := recorder.sound_lost) is not None:
             raise DeviceError(f"not all of it was heard: {lost}")
         return 0
+
+
+def _drawn(uri: str) -> str:
+    """A simulated walk as a tape: its pictures take longer to draw than to walk through."""
+    from handrail.runtime.recorder import Bar
+    from handrail.streams.drawn import tape_of
+
+    def opened(info: SourceInfo) -> None:
+        say(f"drawing {info.uri} first, once: {info.duration_s or 0:.0f} s of walk take a minute or two", sys.stderr)
+        bar.opened(info)
+
+    with Bar("drawing") as bar:
+        return f"tape:{tape_of(uri, opened, bar.sample)}"
 
 
 def _folder(path: Path) -> Path:
