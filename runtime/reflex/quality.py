@@ -41,13 +41,13 @@ COARSE_DISPARITIES = 10  # px of that: from 0.42 m on, as matching
 COARSE_PATCH = 5
 SAME_TEXTURE = 0.8  # correlation
 LEAST_TEXTURE = 1.0  # grey levels^2
-# Share of the textured view that shows the same texture in both: 0.34 and more in three real rooms, 0.22 in the world
-# at dusk and before plain walls; the wrong way round, whose views lie 72 to 152 degrees apart, 0.03 at most.
+# Share of the textured view that shows the same texture in both: 0.34 and more in three real rooms, 0.4 in the world,
+# 0.2 at dusk, 0.10 close to a plain wall; the wrong way round, whose views lie 72 to 152 degrees apart, 0.03 at most.
 MATCHED, UNMATCHED = 0.2, 0.06
 # Share of the view that both lenses see where one of them shows a fifth of the other's detail at most: 0.03 by itself
-# in real rooms, 0.08 before plain walls; a thumb or a strap over the inner half of a lens 0.15 and more. What is
-# covered where the other lens doesn't see either costs no depth and is not noticed.
-FADED, LEAST_DETAIL_BESIDE, HALF_COVERED = 0.2, 2.0, 0.12
+# in real rooms, 0.09 before plain walls; a thumb or a strap over the inner half of a lens 0.2 and more, by good light.
+# What is covered where the other lens doesn't see either costs no depth and is not noticed.
+FADED, LEAST_DETAIL_BESIDE, HALF_COVERED = 0.2, 2.0, 0.15
 CHECK_EVERY = 5  # looks
 
 
