@@ -85,12 +85,15 @@ class AttitudeFilter:
         calibration = self._rig.imus.get(label)
         if calibration is None or len(batch.device_ns) == 0:
             return
-        sane = _believable(batch) & self._alive(label, batch)
         last_ns = int(batch.device_ns[-1])
-        if self._main_ns is None or (label == self._rig.main_imu and sane.any()):
+        if self._main_ns is None:
             self._main_ns = last_ns
         if label != self._rig.main_imu and last_ns - self._main_ns < OTHER_IMU_AFTER_NS:
+            self._before[label] = np.hstack([batch.accel_msec2[-1], batch.gyro_radsec[-1]])
             return
+        sane = _believable(batch) & self._alive(label, batch)
+        if label == self._rig.main_imu and sane.any():
+            self._main_ns = last_ns
         good = sane & (batch.device_ns > self._newest_ns)
         if not good.any():
             return
@@ -198,7 +201,8 @@ class AttitudeFilter:
         acceleration = level_force - np.array([0.0, 0.0, GRAVITY_MSEC2])
         self._travel = self._travel + self._velocity * dt + acceleration * (dt * dt / 2)
         self._velocity = self._velocity + acceleration * dt
-        self._R, self._R_gyro = self._R @ rotation(turn), self._R_gyro @ rotation(turn)
+        turned = rotation(turn)
+        self._R, self._R_gyro = self._R @ turned, self._R_gyro @ turned
 
         F = np.eye(5)
         F[:2, 2:] = -self._R[:2] * dt  # a bias turns the level axes by -R b dt

@@ -17,6 +17,7 @@ from handrail.runtime.reflex.ground import Floor
 from handrail.runtime.reflex.rays import LevelRays
 from handrail.runtime.scene import Coverage
 
+F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
 # Points in the walking corridor that a walker wants known: ahead, left, above the floor.
@@ -24,6 +25,8 @@ AHEAD_M = np.arange(1.0, 4.01, 0.25)
 LEFT_M = np.array([-0.3, 0.0, 0.3])
 ABOVE_M = np.array([0.0, 0.5, 1.0, 1.6])
 PATCH = 7  # rays a side around such a point, a third of which must have depth
+ASIDE_DEG = 3.0  # from the horizon, or from the middle of the view
+SOME = 17  # one ray in so many tells where the horizon and the middle are
 HEAD_AHEAD_M, HEAD_ABOVE_M = 2.5, 1.7
 
 
@@ -39,20 +42,37 @@ def coverage(rays: LevelRays, floor: Floor, here: Here, strip: Strip) -> Coverag
 
 def _limits(rays: LevelRays, here: Here) -> tuple[float, float, float, float]:
     """Bearings (left, right) near the horizon, elevations (lowest, highest) near the middle of the view, degrees."""
-    x, y, z = (d[rays.visible].astype(np.float64) for d in rays.directions[:, ::1])
+    x, y, z = (d[rays.visible] for d in rays.directions)
     if len(x) == 0:
         return 0.0, 0.0, 0.0, 0.0
-    c, s = math.cos(here.reference_rad), math.sin(here.reference_rad)
-    bearing = np.degrees(np.arctan2(s * x - c * y, c * x + s * y))
-    elevation = np.degrees(np.arctan2(z, np.hypot(x, y)))
-    level = np.abs(elevation - np.clip(0.0, elevation.min(), elevation.max())) < 3.0
-    middle = np.abs(bearing - np.median(bearing)) < 3.0
+    # Angles of some rays tell which ones to look at; of those, every angle counts.
+    elevation = _elevation(x[::SOME], y[::SOME], z[::SOME])
+    bearing = _bearing(x[::SOME], y[::SOME], here)
+    nearest = math.radians(float(np.clip(0.0, elevation.min(), elevation.max())))
+    lowest, highest = (math.tan(nearest + side * math.radians(ASIDE_DEG)) for side in (-1, 1))
+    across = np.hypot(x, y)
+    level = (z > np.float32(lowest) * across) & (z < np.float32(highest) * across)
+    middle_rad = here.reference_rad - math.radians(float(np.median(bearing)))
+    c, s = np.float32(math.cos(middle_rad)), np.float32(math.sin(middle_rad))
+    middle = np.abs(c * y - s * x) < np.float32(math.tan(math.radians(ASIDE_DEG))) * (c * x + s * y)
     if not level.any() or not middle.any():
         return 0.0, 0.0, 0.0, 0.0
+    bearing = _bearing(x[level], y[level], here)
+    elevation = _elevation(x[middle], y[middle], z[middle])
     return (
-        round(float(bearing[level].min()), 1), round(float(bearing[level].max()), 1),
-        round(float(elevation[middle].min()), 1), round(float(elevation[middle].max()), 1),
+        round(float(bearing.min()), 1), round(float(bearing.max()), 1),
+        round(float(elevation.min()), 1), round(float(elevation.max()), 1),
     )
+
+
+def _bearing(x: F32, y: F32, here: Here) -> F32:
+    """Degrees, to the right positive."""
+    c, s = np.float32(math.cos(here.reference_rad)), np.float32(math.sin(here.reference_rad))
+    return np.degrees(np.arctan2(s * x - c * y, c * x + s * y))
+
+
+def _elevation(x: F32, y: F32, z: F32) -> F32:
+    return np.degrees(np.arctan2(z, np.hypot(x, y)))
 
 
 def _corridor_known(rays: LevelRays, floor: Floor, here: Here) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from handrail.runtime.reflex.attitude import GRAVITY_MSEC2, Attitude, AttitudeFilter, rotation
 from handrail.runtime.reflex.depth import DepthView, Pose
-from handrail.runtime.reflex.visual_motion import Corners, find_corners, motion_between
+from handrail.runtime.reflex.visual_motion import Corners, motion_between
 from handrail.streams.cameras import Rig
 from handrail.streams.samples import ImuBatch, PoseBatch
 
@@ -91,6 +91,11 @@ class Odometry:
         self._newest_pose = newest
         if not stuck:
             self._batches.append(batch)
+
+    def rest(self) -> None:
+        """After a step, outside the path to the wearer: the next one gains a few milliseconds, and finds the same."""
+        if self._before is not None:
+            self._before.find()
 
     def attitude(self, device_ns: int) -> Attitude | None:
         """For aiming the view and learning the bend; by VIO, else by the IMU; None when neither is near that time."""
@@ -180,7 +185,7 @@ class Odometry:
         R = self._R_level_filter @ now.R_level_device
         start = self._x[:3]
         self._predict(dt, now)
-        after = find_corners(view) if view is not None else None
+        after = Corners(view) if view is not None else None
         before, last = self._before, self._last
         self._before = after
         if after is not None and before is not None and last is not None and 0 < dt * 1e9 <= LONGEST_STEP_NS:

@@ -9,6 +9,7 @@ whether a part of one lens is covered. Both give depth that is false while each 
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Iterable
@@ -72,8 +73,12 @@ def fingerprint(left: U8, right: U8) -> Fingerprint:
     return zlib.crc32(left.tobytes()), zlib.crc32(right.tobytes())
 
 
-def judge_frame(left: U8, right: U8, shape: tuple[int, int], before: Iterable[Fingerprint]) -> FrameQuality:
+def judge_frame(
+    left: U8, right: U8, shape: tuple[int, int], before: Iterable[Fingerprint], own: Fingerprint | None = None
+) -> FrameQuality:
     """Judge native grey frames; ``shape`` is (height, width) as calibrated, ``before`` the last pairs' fingerprints.
+
+    ``own``: the pair's fingerprint, where the caller has it.
 
     One frozen camera is enough: an old image against a new one gives depth that is false, and to the wrong side.
 
@@ -83,7 +88,7 @@ def judge_frame(left: U8, right: U8, shape: tuple[int, int], before: Iterable[Fi
         return FrameQuality(0.0, 0.0, 0.0, False, "mismatched")
     looks = _look(left), _look(right)
     reason = _reason(looks)
-    new_left, new_right = fingerprint(left, right)
+    new_left, new_right = own or fingerprint(left, right)
     if any(new_left == old_left or new_right == old_right for old_left, old_right in before):
         reason = "frozen"
     seen = looks[0]
@@ -108,8 +113,7 @@ def _reason(looks: tuple[_Look, _Look]) -> str | None:
 def _look(image: U8) -> _Look:
     height, width = image.shape[0] // SHRINK, image.shape[1] // SHRINK
     small = np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), dtype=np.float32)
-    y, x = np.ogrid[:height, :width]
-    inside = (y - (height - 1) / 2) ** 2 + (x - (width - 1) / 2) ** 2 < (CIRCLE * min(height, width)) ** 2
+    inside = _circle(height, width)
     grey = small[inside]
     laplacian = np.asarray(cv2.Laplacian(small, cv2.CV_32F))[inside]
     return _Look(
@@ -224,3 +228,10 @@ def _one_sided(left: _View, right: _View) -> float:
         return float((both & shown & (one.energy < FADED**2 * least)).sum() / both.sum())
 
     return max(faded(left, right, COARSE_DISPARITIES), faded(right, left, 0))
+
+
+@functools.cache
+def _circle(height: int, width: int) -> Mask:
+    y, x = np.ogrid[:height, :width]
+    inside: Mask = (y - (height - 1) / 2) ** 2 + (x - (width - 1) / 2) ** 2 < (CIRCLE * min(height, width)) ** 2
+    return inside

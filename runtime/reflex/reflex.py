@@ -75,8 +75,9 @@ class Reflex:
         return scene
 
     def rest(self) -> None:
-        """What the next pair gains from and this one needn't wait for: learning how the glasses are bent."""
+        """What the next pair gains from and this one needn't wait for: corners to follow, how the glasses are bent."""
         if self.last_view is not None:
+            self._odometry.rest()
             self._stereo.learn()
 
     def reset(self) -> None:
@@ -88,9 +89,10 @@ class Reflex:
     def _judged(self, left: ImageFrame, right: ImageFrame) -> FrameQuality:
         if left.pixels is None or right.pixels is None:
             return FrameQuality(0.0, 0.0, 0.0, False, "mismatched")
-        quality = judge_frame(left.pixels, right.pixels, self._shape, self._fingerprints)
+        own = fingerprint(left.pixels, right.pixels)
+        quality = judge_frame(left.pixels, right.pixels, self._shape, self._fingerprints, own)
         if quality.reason != "mismatched":
-            self._fingerprints.append(fingerprint(left.pixels, right.pixels))
+            self._fingerprints.append(own)
         if quality.usable and (reason := self._pairs.judge(left.pixels, right.pixels)) is not None:
             return msgspec.structs.replace(quality, usable=False, reason=reason)
         return quality

@@ -29,19 +29,39 @@ CLOCKS_APART_S = 0.0005  # one sigma, between gyroscope and middle of exposure
 LEAST_INLIERS = 12
 LEAST_INLIER_SHARE = 0.35
 ROUNDS = 6
+CLOSE_ENOUGH = 2e-5  # metres and radians: a hundredth of what is measured
 CAUCHY_SQUARE = 6.0
 INLIER_SQUARE = 14.0  # chi-square of three equations, 99.7 %
 WORST_SD_M = 0.06
 
 
-@dataclass(frozen=True, slots=True)
 class Corners:
-    """Corners of one view, with depth, ready to be found in the next."""
+    """Corners of one view, with depth, ready to be found in the next. Looked for once they are wanted.
 
-    view: DepthView
-    image: U8  # [R, C], stretched
-    px: F64  # [N, 2] column, row
-    disparity: F64  # [N]
+    The image is stretched as a whole, so that exposure may change between frames.
+    """
+
+    def __init__(self, view: DepthView) -> None:
+        bright = float(np.percentile(view.image[::4, ::4][view.visible[::4, ::4]], 95))
+        self.view = view
+        self.image: U8 = np.asarray(  # [R, C]
+            cv2.convertScaleAbs(view.image, alpha=min(200.0 / max(bright, 1.0), 8.0)), dtype=np.uint8
+        )
+        self._found: tuple[F64, F64] | None = None
+
+    def find(self) -> tuple[F64, F64]:
+        """Column and row [N, 2] and disparity [N] of corners where depth is known."""
+        if self._found is None:
+            view = self.view
+            mask = np.isfinite(view.rho_m).astype(np.uint8)
+            found = cv2.goodFeaturesToTrack(
+                self.image, CORNERS, CORNER_QUALITY, CORNER_APART_PX, mask=mask, blockSize=5
+            )
+            px = np.zeros((0, 2)) if found is None else np.asarray(found, dtype=np.float64)[:, 0]
+            at = px.astype(np.int64)
+            rho = view.rho_m[at[:, 1], at[:, 0]].astype(np.float64)
+            self._found = px, view.focal_px * view.baseline_m / rho
+        return self._found
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +72,6 @@ class Moved:
     share: float  # of the corners followed
 
 
-def find_corners(view: DepthView) -> Corners:
-    """Corners where depth is known. The image is stretched as a whole, so that exposure may change between frames."""
-    bright = float(np.percentile(view.image[::4, ::4][view.visible[::4, ::4]], 95))
-    image = np.asarray(cv2.convertScaleAbs(view.image, alpha=min(200.0 / max(bright, 1.0), 8.0)), dtype=np.uint8)
-    known = np.isfinite(view.rho_m)
-    found = cv2.goodFeaturesToTrack(
-        image, CORNERS, CORNER_QUALITY, CORNER_APART_PX, mask=known.astype(np.uint8), blockSize=5
-    )
-    px = np.zeros((0, 2)) if found is None else np.asarray(found, dtype=np.float64)[:, 0]
-    at = px.astype(np.int64)
-    rho = view.rho_m[at[:, 1], at[:, 0]].astype(np.float64)
-    return Corners(view, image, px, view.focal_px * view.baseline_m / rho)
-
-
 def motion_between(
     before: Corners, after: Corners, R_after_before: F64, expected_m: F64, turn_rate: float
 ) -> Moved | None:
@@ -74,18 +80,19 @@ def motion_between(
     ``R_after_before`` [3, 3] rotates earlier rectified axes into later ones; ``expected_m`` [3] is the translation
     expected, in later axes; ``turn_rate`` in rad/s loosens the prior on rotation.
     """
-    if len(before.px) < LEAST_INLIERS:
+    px, disparity = before.find()
+    if len(px) < LEAST_INLIERS:
         return None
     geometry = _Geometry.of(after.view)
-    X = _points(before) @ R_after_before.T  # [N, 3] earlier points, turned into later axes
+    X = _points(before.view, px, disparity) @ R_after_before.T  # [N, 3] earlier points, turned into later axes
     guess = geometry.to_px(geometry.project(X - expected_m))
-    there = follow(before.image, after.image, before.px, guess[:, :2])
+    there = follow(before.image, after.image, px, guess[:, :2])
     height, width = after.image.shape
     found = np.isfinite(there[:, 0])
     found &= (there > 1).all(axis=1) & (there[:, 0] < width - 2) & (there[:, 1] < height - 2)
     if np.count_nonzero(found) < LEAST_INLIERS:
         return None
-    X, there, disparity = X[found], there[found], before.disparity[found]
+    X, there, disparity = X[found], there[found], disparity[found]
     at = np.rint(there).astype(np.int64)
     seen_disparity = geometry.fb / after.view.rho_m[at[:, 1], at[:, 0]].astype(np.float64)
     measured = geometry.from_px(there, seen_disparity)
@@ -94,10 +101,9 @@ def motion_between(
     return problem.solve(expected_m)
 
 
-def _points(corners: Corners) -> F64:
+def _points(view: DepthView, px: F64, disparity: F64) -> F64:
     """[N, 3] in rectified axes."""
-    view, px = corners.view, corners.px
-    rho = view.focal_px * view.baseline_m / corners.disparity
+    rho = view.focal_px * view.baseline_m / disparity
     tan = view.tan_x[0] + px[:, 0] / view.focal_px
     phi = view.phi_rad[0] - px[:, 1] * (view.phi_rad[0] - view.phi_rad[1])
     return np.stack([rho * tan, -rho * np.sin(phi), rho * np.cos(phi)], axis=1)
@@ -201,7 +207,10 @@ class _Problem:
             weighted = (J * weight[:, None, None]).reshape(-1, 6)
             normal = weighted.T @ J.reshape(-1, 6) + self._prior
             gradient = weighted.T @ residual.reshape(-1) - self._prior @ state
-            state = state + np.linalg.solve(normal + np.eye(6) * 1e-6, gradient)
+            step = np.linalg.solve(normal + np.eye(6) * 1e-6, gradient)
+            state = state + step
+            if np.abs(step).max() < CLOSE_ENOUGH:
+                break
         return state, normal
 
     def _moved(self, state: F64) -> F64:
