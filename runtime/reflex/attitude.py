@@ -39,6 +39,8 @@ GYRO_SD_RAD_PER_SQRT_S = 0.002  # with scale and alignment errors while the head
 AID_GATE = 4.0
 BIAS_SD_RADSEC = 0.005  # what factory calibration leaves
 BIAS_WALK_RADSEC_PER_SQRT_S = 5e-5
+_GRAVITY = np.array([0.0, 0.0, GRAVITY_MSEC2])
+_STAYS, _OF_TILT, _OF_BIAS = np.eye(5), np.diag([1.0, 1.0, 0.0, 0.0, 0.0]), np.diag([0.0, 0.0, 1.0, 1.0, 1.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +142,9 @@ class AttitudeFilter:
         rates = np.concatenate([p[2] for p in self._pending])
         block = times // BLOCK_NS
         starts = np.flatnonzero(np.diff(block, prepend=block[0] - 1))
-        for first, end in itertools.pairwise(starts):
-            end_ns = (int(block[first]) + 1) * BLOCK_NS
-            self._block(end_ns, forces[first:end].mean(axis=0), rates[first:end].mean(axis=0))
+        for first, end in itertools.pairwise(starts.tolist()):
+            end_ns, count = (int(block[first]) + 1) * BLOCK_NS, end - first
+            self._block(end_ns, forces[first:end].sum(axis=0) / count, rates[first:end].sum(axis=0) / count)
         last = starts[-1]
         self._pending = [(times[last:], forces[last:], rates[last:])]
 
@@ -198,21 +200,19 @@ class AttitudeFilter:
         turn = (rate - self._bias) * dt
         middle = self._R @ rotation(turn / 2)
         level_force = middle @ force
-        acceleration = level_force - np.array([0.0, 0.0, GRAVITY_MSEC2])
+        acceleration = level_force - _GRAVITY
         self._travel = self._travel + self._velocity * dt + acceleration * (dt * dt / 2)
         self._velocity = self._velocity + acceleration * dt
         turned = rotation(turn)
         self._R, self._R_gyro = self._R @ turned, self._R_gyro @ turned
 
-        F = np.eye(5)
+        F = _STAYS.copy()
         F[:2, 2:] = -self._R[:2] * dt  # a bias turns the level axes by -R b dt
         gap = max(0.0, dt - 2 * BLOCK_NS / 1e9)  # readings lost: the head may have turned by anything
         noise = GYRO_SD_RAD_PER_SQRT_S**2 * dt + gap * gap
-        self._P = F @ self._P @ F.T
-        self._P[[0, 1], [0, 1]] += noise
-        self._P[[2, 3, 4], [2, 3, 4]] += BIAS_WALK_RADSEC_PER_SQRT_S**2 * dt
+        self._P = F @ self._P @ F.T + (_OF_TILT * noise + _OF_BIAS * (BIAS_WALK_RADSEC_PER_SQRT_S**2 * dt))
 
-        deviation = float(np.linalg.norm(force)) - GRAVITY_MSEC2
+        deviation = math.sqrt(float(force @ force)) - GRAVITY_MSEC2
         self._shake += (deviation * deviation - self._shake) * min(1.0, dt / 0.5)
         self._force_sum = self._force_sum + level_force
         self._rate_square_sum += float(rate @ rate)
@@ -259,7 +259,7 @@ class AttitudeFilter:
 
 def rotation(vector_rad: F64) -> F64:
     """Rotation matrix of a rotation vector (Rodrigues)."""
-    x, y, z = (float(v) for v in vector_rad)
+    x, y, z = vector_rad.tolist()
     angle = math.sqrt(x * x + y * y + z * z)
     if angle < 1e-12:
         return np.array([[1.0, -z, y], [z, 1.0, -x], [-y, x, 1.0]])

@@ -249,19 +249,29 @@ def _blocks(rays: LevelRays) -> _Blocks:
     down = rays.directions[2].mean(axis=1) < STEEPEST_DOWN
     first = int(np.argmax(down)) // BLOCK if down.any() else rows
     top, bottom, right = first * BLOCK, rows * BLOCK, columns * BLOCK
-    shape = (rows - first, BLOCK, columns, BLOCK)
     q = rays.inverse_rho[top:bottom, :right]
     valid = np.isfinite(q)
-    count = valid.reshape(shape).sum(axis=(1, 3))  # [r, c]
+    count = _block_sums(valid.astype(np.float32))  # [r, c]
     n = np.maximum(count, 1)
-    q_mean = np.where(valid, q, 0).reshape(shape).sum(axis=(1, 3)) / n
+    q_mean = _block_sums(np.where(valid, q, np.float32(0.0))) / n
     v_mean = np.stack(
-        [np.where(valid, d[top:bottom, :right], 0).reshape(shape).sum(axis=(1, 3)) / n for d in rays.directions]
+        [_block_sums(np.where(valid, d[top:bottom, :right], np.float32(0.0))) / n for d in rays.directions]
     )
     full = count >= BLOCK * BLOCK // 2
     ratio, ratio_sd = _slope_ratio(q_mean, v_mean[2], full, rays.sd_inverse)
     use = full & (v_mean[2] < STEEPEST_DOWN)
     return _Blocks(v_mean[:, use].T.astype(np.float64), q_mean[use].astype(np.float64), ratio[use], ratio_sd[use])
+
+
+def _block_sums(x: F32) -> F32:
+    """[r, c] of blocks in [r * BLOCK, c * BLOCK]; rows first, which are long."""
+    tall = x[::BLOCK].copy()
+    for i in range(1, BLOCK):
+        tall += x[i::BLOCK]
+    wide: F32 = tall[:, ::BLOCK].copy()
+    for i in range(1, BLOCK):
+        wide += tall[:, i::BLOCK]
+    return wide
 
 
 def _slope_ratio(q: F64, v_z: F64, full: Mask, sd_inverse: float) -> tuple[F64, F64]:

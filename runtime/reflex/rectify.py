@@ -124,8 +124,8 @@ class Rectifier:
         left, right = _remap(left, self._left_maps, rows), _remap(right, self._right_maps, rows)
         both = self._both[rows][::4, ::4]
         shared_left, shared_right = left[::4, ::4][both], right[::4, ::4][both]
-        gain = float(np.clip(BRIGHT / max(float(np.percentile(shared_left, 95)), 1.0), 1.0, LARGEST_GAIN))
-        ratio = float(np.clip(float(np.median(shared_left)) / max(float(np.median(shared_right)), 1.0), 0.3, 3.0))
+        gain = float(np.clip(BRIGHT / max(_quantile(shared_left, 0.95), 1.0), 1.0, LARGEST_GAIN))
+        ratio = float(np.clip(_quantile(shared_left, 0.5) / max(_quantile(shared_right, 0.5), 1.0), 0.3, 3.0))
         dark = gain > DARK_GAIN
         smooth = DARK_BLUR_PX if dark else 0.0
         return RectifiedPair(left, _stretched(left, gain, smooth), _stretched(right, gain * ratio, smooth), dark, rows)
@@ -194,6 +194,15 @@ def _fixed_point_maps(px: F64) -> tuple[NDArray[np.int16], NDArray[np.uint16]]:
 
 def _remap(image: U8, maps: tuple[NDArray[np.int16], NDArray[np.uint16]], rows: slice) -> U8:
     return np.asarray(cv2.remap(image, maps[0][rows], maps[1][rows], cv2.INTER_LINEAR), dtype=np.uint8)
+
+
+def _quantile(grey: U8, share: float) -> float:
+    """By counting: a tenth of the time that sorting takes. Within a grey level, as if its pixels were spread evenly."""
+    below = np.cumsum(np.bincount(grey.ravel(), minlength=256))
+    wanted = share * below[-1]
+    level = int(np.searchsorted(below, wanted))
+    before = below[level - 1] if level else 0
+    return level - 0.5 + float((wanted - before) / max(below[level] - before, 1))
 
 
 def _stretched(image: U8, gain: float, blur_px: float) -> U8:

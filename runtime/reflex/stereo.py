@@ -108,10 +108,8 @@ class StereoMatcher:
         )
         kernel = np.ones((2 * BORDER_PX + 1, 2 * BORDER_PX + 1), np.uint8)
         # [H, D + C] of 0 and 255; cv2 treats what is outside the canvas as inside the lens
-        self._left_inside, self._right_inside = (
-            cv2.erode(np.where(sees, np.uint8(255), np.uint8(0)), kernel)
-            for sees in (rectifier.left_sees, rectifier.right_sees)
-        )
+        self._left_inside = _eroded(rectifier.left_sees, kernel)
+        self._right_inside = _eroded(rectifier.right_sees, kernel)
 
     def match(self, pair: RectifiedPair, device_ns: int, shift_sd_px: float = 0.0) -> DepthView:
         """Depth of the left view; NaN where the two images don't show the same texture."""
@@ -126,10 +124,11 @@ class StereoMatcher:
         known &= sixteenths >= LOWEST_DISPARITY * 16
         disparity[~known] = np.nan
         disparity = _between_the_rows(disparity[:, DISPARITIES:], rows.stop - rows.start)
+        rho = np.float32(r.focal_px * r.baseline_m) / np.maximum(disparity, np.float32(LEAST_DISPARITY_PX))
         return DepthView(
             device_ns=device_ns,
             image=pair.left[:, DISPARITIES:],
-            rho_m=np.float32(r.focal_px * r.baseline_m) / np.maximum(disparity, np.float32(LEAST_DISPARITY_PX)),
+            rho_m=np.asarray(rho, dtype=np.float32),
             visible=r.visible[rows],
             phi_rad=r.phi_rad[rows],
             tan_x=r.tan_x,
@@ -156,6 +155,10 @@ class StereoMatcher:
         correlation = _mean(a * b, PATCH_PX) / np.sqrt(np.maximum(energy, LEAST_ENERGY))
         correlation[inside == 0] = -2.0
         return np.asarray(correlation, dtype=np.float32)
+
+
+def _eroded(sees: NDArray[np.bool_], kernel: U8) -> U8:
+    return np.asarray(cv2.erode(np.where(sees, np.uint8(255), np.uint8(0)), kernel), dtype=np.uint8)
 
 
 def _half_the_rows(image: U8) -> U8:
