@@ -33,6 +33,7 @@ NOISE_SIGMAS, FLOOR_SIGMAS = 1.0, 2.0  # above LOWEST_OBSTACLE_M before a point 
 FACE_M = 0.03  # as LOWEST_OBSTACLE_M, for where a thing is rather than whether
 FEWEST_POINTS = 4  # in a cell and its neighbours in range
 FEWEST_POINTS_IN_ALL = 10
+HINT = 0.5  # of what a cell needs, to be worth remembering until the next look
 SMALLEST_M2 = 0.015  # of frontal surface: slivers at the edges of what is near are stereo's
 THINNEST_M = 0.04  # a bar as thick as this across a cell's width is enough
 LOW_SHARE = 0.3  # of a cell's points below knee height that must be above the floor: else it is the floor's noise
@@ -79,6 +80,7 @@ class _Grid:
     area_bearing: F64  # sum of area * bearing
     heights: F64  # [B, R, HEIGHT_BINS] area
     occupied: Mask
+    hinted: Mask  # not occupied, but by half of what that takes
     edges_m: F64  # [R + 1]
 
     def left_m(self) -> F64:
@@ -87,8 +89,13 @@ class _Grid:
         return np.asarray(np.abs(np.outer(np.sin(bearing), 0.5 * (self.edges_m[1:] + self.edges_m[:-1]))))
 
 
-def find_obstacles(field: Field, here: Here) -> list[Sighting]:
-    """Nearest first."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    sightings: list[Sighting]  # nearest first
+    hints: F64  # [N, 2] level frame: places with half the evidence that a sighting takes
+
+
+def find_obstacles(field: Field, here: Here) -> Found:
     grid = _grid(field)
     bridged = cv2.dilate(grid.occupied.astype(np.uint8), np.ones((3, 3), np.uint8))
     _, components = cv2.connectedComponents(bridged, connectivity=8)
@@ -97,7 +104,15 @@ def find_obstacles(field: Field, here: Here) -> list[Sighting]:
     found = []
     for label in np.unique(stixels.label):
         found += _sightings(grid, labels, stixels.of(int(label)), here, field.sd_inverse)
-    return sorted(found, key=lambda s: (s.distance_m, s.x_m, s.y_m))
+    return Found(sorted(found, key=lambda s: (s.distance_m, s.x_m, s.y_m)), _hints(grid, here))
+
+
+def _hints(grid: _Grid, here: Here) -> F64:
+    column, ring = np.nonzero(grid.hinted)
+    bearing = (column + 0.5 - BEARING_BINS // 2) * BEARING_STEP_RAD
+    range_m = 0.5 * (grid.edges_m[ring] + grid.edges_m[ring + 1])
+    turned = here.reference_rad + bearing
+    return np.stack([here.x_m + range_m * np.cos(turned), here.y_m + range_m * np.sin(turned)], axis=-1)
 
 
 def band_of(bottom_m: float) -> Band:
@@ -140,16 +155,22 @@ def _grid(field: Field) -> _Grid:
     low = np.bincount(at[field.height_m[stands] < knee], minlength=shape[0] * bins).reshape(shape)
 
     middle = 0.5 * (edges[:-1] + edges[1:])
-    enough = (_over_range(points) >= FEWEST_POINTS) & (points > 0)
-    enough &= _over_range(areas) >= THINNEST_M * BEARING_STEP_RAD * middle
-    tall = _over_range(points - low) >= FEWEST_POINTS
-    above_noise = _over_range(low) >= LOW_SHARE * _over_range(low_all)
+    near_points, near_areas, near_low = _over_range(points), _over_range(areas), _over_range(low)
+    near_tall, near_low_all = _over_range(points - low), _over_range(low_all)
+
+    def standing(share: float) -> Mask:
+        enough = (points > 0) & (near_points >= share * FEWEST_POINTS)
+        enough &= near_areas >= share * THINNEST_M * BEARING_STEP_RAD * middle
+        above_noise = near_low >= share * LOW_SHARE * near_low_all
+        return np.asarray(enough & ((near_tall >= share * FEWEST_POINTS) | above_noise))
+
+    occupied = standing(1.0)
     # Where a low thing is has to be told from its face too, not from its top alone, which reaches further back.
     face = inside & (lifted > FACE_M) & (field.height_m < BAND_TOPS_M[Band.HEAD] + 0.03)
     at, area = cell[face], field.area_m2[face]
     return _Grid(
         points, total(at, area), total(at, area / field.range_m[face]), total(at, area * field.bearing_rad[face]),
-        heights, enough & (tall | above_noise), edges,
+        heights, occupied, standing(HINT) & ~occupied, edges,
     )
 
 

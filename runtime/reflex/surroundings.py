@@ -67,14 +67,15 @@ class Surroundings:
             rays = LevelRays.of(view, pose)
             floor = self._ground.update(rays, pose)
             mark("ground")
-            sightings = find_obstacles(Field.of(rays, floor, here), here)
+            found = find_obstacles(Field.of(rays, floor, here), here)
+            sightings = found.sightings
             strip = look_at_floor(rays, floor, here)
             drop_off = find_drop_off(strip, floor, here, rays.sd_inverse)
             if drop_off is not None:
                 sightings.append(drop_off)
             known = coverage(rays, floor, here, strip)
             mark("obstacles")
-            self._tracks.update(sightings, rays, strip, floor, pose, here, walking=travel is not None)
+            self._tracks.update(sightings, found.hints, rays, strip, floor, pose, here, walking=travel is not None)
             mark("tracks")
         wearer = Wearer(
             x_m=head.x_m, y_m=head.y_m, eye_height_m=_eye_height(floor, head), nose_rad=head.nose_rad,

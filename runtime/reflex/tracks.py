@@ -1,7 +1,7 @@
 """Obstacles over time: which of this frame's sightings is which, what moves, what is still there though out of view.
 
 A track holds its nearest point in the level frame, so that it stays put while the wearer walks and turns. It is
-confirmed by two of three looks, kept with growing uncertainty while out of view, and forgotten when rays pass through
+confirmed by two of three looks (half the evidence in the look before will do), kept with growing uncertainty while out of view, and forgotten when rays pass through
 its place, by age, or behind the wearer. It moves only when that is established: odometry errs for all things alike, and
 a chair that walks would be told. Knows no pixels beyond asking the rays what they saw. Metres, level frame.
 """
@@ -32,6 +32,7 @@ NS_PER_S = 1_000_000_000
 GATE = 12.0  # squared sigmas
 EDGE_LOOKS = 3  # a false "Stop. Step down." costs more trust than a tenth of a second costs way
 NEAR_M = 2.0  # a solid sighting this near needs no second look
+HINT_S, HINT_NEAR_M, FEWEST_HINTS = 0.25, 0.15, 3
 FORGET_S = 8.0  # unseen, out of view
 REMEMBER_LOOK_S = 0.4  # what was hardly seen is hardly remembered: stereo's ghosts live for two or three looks
 FORGET_UNKNOWN_S = 4.0  # unseen, in view, but without depth there
@@ -84,9 +85,10 @@ class Tracks:
         self._tracks: list[_Track] = []
         self._next_id = 1
         self._last_ns: int | None = None
+        self._hints: tuple[int, F64] = 0, np.zeros((0, 2))
 
     def update(
-        self, sightings: list[Sighting], rays: LevelRays, strip: Strip, floor: Floor, pose: Pose, here: Here,
+        self, sightings: list[Sighting], hints: F64, rays: LevelRays, strip: Strip, floor: Floor, pose: Pose, here: Here,
         *, walking: bool,
     ) -> None:
         now_ns = pose.device_ns
@@ -112,6 +114,7 @@ class Tracks:
         for i, sighting in enumerate(sightings):
             if i not in taken:
                 self._start(sighting, here, now_ns)
+        self._hints = now_ns, hints
 
     def predict(self, pose: Pose) -> None:
         """Move on in time without a look (also for frames that can't be used)."""
@@ -208,10 +211,20 @@ class Tracks:
             id=self._next_id, thing=s.thing, at=np.array([s.x_m, s.y_m]), cov=R,
             motion=Motion(centre, centre_cov), first_ns=now_ns, last_ns=now_ns,
             width_m=s.width_m, top_m=s.top_m, bottom_m=s.bottom_m, bands=bands, front=s.front,
-            confirmed=_needs_no_second_look(s),
+            confirmed=_needs_no_second_look(s) or self._hinted(s, here, now_ns),
         )
         self._next_id += 1
         self._tracks.append(track)
+
+    def _hinted(self, s: Sighting, here: Here, now_ns: int) -> bool:
+        """Whether the look before had half the evidence for an obstacle here."""
+        looked_ns, hints = self._hints
+        if s.thing is not Thing.OBSTACLE or now_ns - looked_ns > HINT_S * NS_PER_S:
+            return False
+        along, across = along_across(np.array([s.x_m, s.y_m]), here)
+        off = hints - [s.x_m, s.y_m]
+        near = np.abs(off @ along) < HINT_NEAR_M + 2.0 * s.distance_sd_m
+        return int((near & (np.abs(off @ across) < HINT_NEAR_M)).sum()) >= FEWEST_HINTS
 
     def _keep(self, t: _Track, state: str | None, here: Here, now_ns: int, walking: bool) -> bool:
         if t.last_ns == now_ns:

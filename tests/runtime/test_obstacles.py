@@ -39,7 +39,7 @@ def see(boxes: list[Box], eye: Eye | None = None, seed: int = 0, stereo: Stereo 
         floor = ground.update(rays, pose)
     strip = look_at_floor(rays, floor, here)
     return Seen(
-        find_obstacles(Field.of(rays, floor, here), here), find_drop_off(strip, floor, here, rays.sd_inverse),
+        find_obstacles(Field.of(rays, floor, here), here).sightings, find_drop_off(strip, floor, here, rays.sd_inverse),
         coverage(rays, floor, here, strip), floor_seen_to_m(strip),
     )
 

@@ -16,6 +16,7 @@ from handrail.runtime.scene import FrameQuality, Obstacle, Scene, Thing
 
 USABLE = FrameQuality(100.0, 40.0, 1.0, True, None)
 FAR_WALL = Box((9.0, -9.0, 0.0), (10.0, 9.0, 3.0))
+LITTLE_M = 0.18  # high: too little to be told at 3 m
 T_DEVICE_CPF = np.eye(4)
 T_DEVICE_CPF[:3, :3] = np.diag([-1.0, -1.0, 1.0])  # cpf: x left, y up, z forward; device here: x right, y down
 T_DEVICE_CPF[:3, 3] = EYE_IN_DEVICE_M
@@ -58,6 +59,21 @@ def test_a_thing_is_confirmed_by_its_second_look_and_keeps_its_id_on_the_way_to_
 
 def test_what_is_very_near_and_solid_needs_no_second_look() -> None:
     assert near(walk(lambda _: [Box((1.2, -0.4, 0.0), (1.6, 0.4, 1.6))], lambda _: Eye(), 0.1)[0])
+
+
+def test_half_the_evidence_in_the_look_before_saves_the_second_look() -> None:
+    def hinted(before: list[Box], pause_s: float = 0.1) -> list[Obstacle]:
+        around = Surroundings(T_DEVICE_CPF)
+        walk(lambda _: [], lambda _: Eye(), 1.0, surroundings=around)
+        walk(lambda _: before, lambda _: Eye(), 0.1, surroundings=around, from_s=1.0)
+        box = Box((3.0, -0.25, 0.0), (3.3, 0.25, 0.3))
+        return near(walk(lambda _: [box], lambda _: Eye(), 0.1, surroundings=around, from_s=1.0 + pause_s)[0], 4.0)
+
+    hint = Box((3.0, -0.25, 0.0), (3.3, 0.25, LITTLE_M))
+    assert hinted([hint])
+    assert not hinted([]), "nothing was there"
+    assert not hinted([Box((4.2, -0.25, 0.0), (4.5, 0.25, LITTLE_M))]), "it was elsewhere"
+    assert not hinted([hint], pause_s=0.6), "too long ago"
 
 
 def test_two_looks_of_three_confirm_though_the_one_between_failed() -> None:
