@@ -9,14 +9,17 @@ Knows no motion, no floor and no earlier frame. Costs about 25 ms a pair on one 
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from handrail.runtime.reflex.alignment import Alignment
 from handrail.runtime.reflex.attitude import Attitude
+from handrail.runtime.reflex.bars import fill_bars
 from handrail.runtime.reflex.depth import DepthView
-from handrail.runtime.reflex.rectify import DISPARITIES, RectifiedPair, Rectifier
+from handrail.runtime.reflex.rectify import DISPARITIES, HIGHEST_LEVEL_RAD, ROWS_PER_RAD, RectifiedPair, Rectifier
 from handrail.streams.cameras import Rig
 
 F32 = NDArray[np.float32]
@@ -35,6 +38,7 @@ LEAST_CORRELATION_DARK = 0.65  # smoothed noise correlates with itself
 # One sigma where textured, measured on the simulated world (0.27 without the tails; 0.75 at dusk): tests/runtime.
 DISPARITY_SD_PX = 0.35
 DISPARITY_SD_DARK_PX = 0.8
+HEAD_ROWS = round((HIGHEST_LEVEL_RAD + math.radians(15.0)) * ROWS_PER_RAD)  # head height from 0.5 m ahead on
 FIRST_ROUNDS = 2
 LEARN_EVERY = 5  # frames: half a second
 LEAST_BEND_RAD = 0.0002  # a twentieth of a pixel: not worth new maps
@@ -121,6 +125,8 @@ class StereoMatcher:
         )
         known &= self._left_inside[rows] > 0
         known &= sixteenths >= LOWEST_DISPARITY * 16
+        if not pair.dark:
+            fill_bars(left, right, disparity, known, HEAD_ROWS, r.baseline_m)
         disparity[~known] = np.nan
         disparity = disparity[:, DISPARITIES:]
         rho = np.float32(r.focal_px * r.baseline_m) / np.maximum(disparity, np.float32(LEAST_DISPARITY_PX))
