@@ -1,9 +1,10 @@
 """Obstacles over time: which of this frame's sightings is which, what moves, what is still there though out of view.
 
 A track holds its nearest point in the level frame, so that it stays put while the wearer walks and turns. It is
-confirmed by two of three looks (half the evidence in the look before will do), kept with growing uncertainty while out of view, and forgotten when rays pass through
-its place, by age, or behind the wearer. It moves only when that is established: odometry errs for all things alike, and
-a chair that walks would be told. Knows no pixels beyond asking the rays what they saw. Metres, level frame.
+confirmed by two of three looks (of the first, half the evidence will do), kept with growing uncertainty while out of
+view, and forgotten when rays pass through its place, by age, or behind the wearer. It moves only when that is
+established: odometry errs for all things alike, and a chair that walks would be told. Knows no pixels beyond asking the
+rays what they saw. Metres, level frame.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ class Tracks:
         self._hints: tuple[int, F64] = 0, np.zeros((0, 2))
 
     def update(
-        self, sightings: list[Sighting], hints: F64, rays: LevelRays, strip: Strip, floor: Floor, pose: Pose, here: Here,
-        *, walking: bool,
+        self, sightings: list[Sighting], hints: F64, rays: LevelRays, strip: Strip, floor: Floor, pose: Pose,
+        here: Here, *, walking: bool,
     ) -> None:
         now_ns = pose.device_ns
         if self._last_ns is not None and now_ns <= self._last_ns:
