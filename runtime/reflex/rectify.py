@@ -197,12 +197,10 @@ def _remap(image: U8, maps: tuple[NDArray[np.int16], NDArray[np.uint16]], rows: 
 
 
 def _quantile(grey: U8, share: float) -> float:
-    """By counting: a tenth of the time that sorting takes. Within a grey level, as if its pixels were spread evenly."""
+    """A whole grey level, by counting: a tenth of the time that sorting takes. Fractions would give the two pictures of
+    a pair gains that differ by less than a level, and their rounding would no longer be alike."""
     below = np.cumsum(np.bincount(grey.ravel(), minlength=256))
-    wanted = share * below[-1]
-    level = int(np.searchsorted(below, wanted))
-    before = below[level - 1] if level else 0
-    return level - 0.5 + float((wanted - before) / max(below[level] - before, 1))
+    return float(np.searchsorted(below, share * below[-1]))
 
 
 def _stretched(image: U8, gain: float, blur_px: float) -> U8:
