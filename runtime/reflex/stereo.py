@@ -54,7 +54,7 @@ class StereoDepth:
     """
 
     def __init__(self, rig: Rig) -> None:
-        cv2.setNumThreads(1)  # the other core decodes, speaks and keeps the loop
+        cv2.setNumThreads(2)  # matching alone gains: the strips it works in are the same however many threads there are
         self.rectifier = Rectifier(rig)
         self.alignment = Alignment(self.rectifier)
         self._matcher = StereoMatcher(self.rectifier)
@@ -118,7 +118,8 @@ class StereoMatcher:
         """Depth of the left view; NaN where the two images don't show the same texture."""
         r, rows = self._rectifier, pair.rows
         left, right = pair.bright_left, pair.bright_right
-        sixteenths = np.asarray(self._sgm.compute(left, right))  # [R, D + C]
+        # Matched at half the rows: they cost time and carry no disparity.
+        sixteenths = np.repeat(self._sgm.compute(_half_the_rows(left), _half_the_rows(right)), 2, axis=0)[: len(left)]
         disparity = sixteenths.astype(np.float32) * np.float32(1 / 16)
         known = self._correlation(left, right, disparity, self._right_inside[rows]) >= (
             LEAST_CORRELATION_DARK if pair.dark else LEAST_CORRELATION
@@ -164,6 +165,11 @@ class StereoMatcher:
 
 def _eroded(sees: NDArray[np.bool_], kernel: U8) -> U8:
     return np.asarray(cv2.erode(np.where(sees, np.uint8(255), np.uint8(0)), kernel), dtype=np.uint8)
+
+
+def _half_the_rows(image: U8) -> U8:
+    """Every second row, from the first on, with half of each neighbour's."""
+    return np.ascontiguousarray(cv2.GaussianBlur(image, (1, 3), 0)[::2])
 
 
 def _mean(x: F32, size_px: int) -> F32:
