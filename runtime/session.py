@@ -29,7 +29,7 @@ from handrail.runtime.speech.speech import Speech, Tone
 from handrail.streams.buffer import RollingBuffer
 from handrail.streams.child import ChildDied
 from handrail.streams.clock import NS_PER_S, now_ns
-from handrail.streams.samples import ImageFrame, ImuBatch, Notice, PoseBatch, Sample
+from handrail.streams.samples import ImageFrame, ImuBatch, Notice, PoseBatch, Sample, joined
 from handrail.streams.source import Source
 
 STALE_NS = NS_PER_S  # no guidance from a frame older than this
@@ -218,10 +218,16 @@ class Session:
         self._speech.scene(seen.scene, captured_ns)
 
     def _with_motion(self, look: Look) -> Look:
-        imu, poses = tuple(self._imu), tuple(self._poses)
+        imu, poses = self._joined_imu(), tuple(self._poses)
         self._imu.clear()
         self._poses.clear()
         return Look(look.device_ns, look.left, look.right, imu, poses)
+
+    def _joined_imu(self) -> tuple[tuple[str, ImuBatch], ...]:
+        """One batch an IMU, the main one first: whether it is alive decides what the other one is good for."""
+        main = self._source.info.rig.main_imu
+        labels = sorted({label for label, _ in self._imu}, key=lambda label: (label != main, label))
+        return tuple((label, joined([batch for name, batch in self._imu if name == label])) for label in labels)
 
     # -- faults ----------------------------------------------------------------------------------------------------
 

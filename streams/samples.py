@@ -6,6 +6,7 @@ holds N readings, its ``device_ns`` is that of the last one, ``count`` says how 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -59,6 +60,15 @@ class ImuBatch:
     device_ns: I64  # [N]
     accel_msec2: F64  # [N, 3]
     gyro_radsec: F64  # [N, 3]
+
+
+def joined(batches: Sequence[ImuBatch]) -> ImuBatch:
+    """Batches of one IMU, at least one, as one."""
+    return ImuBatch(
+        np.concatenate([b.device_ns for b in batches]),
+        np.concatenate([b.accel_msec2 for b in batches]),
+        np.concatenate([b.gyro_radsec for b in batches]),
+    )
 
 
 @dataclass(frozen=True, slots=True)

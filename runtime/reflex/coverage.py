@@ -26,6 +26,7 @@ LEFT_M = np.array([-0.3, 0.0, 0.3])
 ABOVE_M = np.array([0.0, 0.5, 1.0, 1.6])
 PATCH = 7  # rays a side around such a point, a third of which must have depth
 ASIDE_DEG = 3.0  # from the horizon, or from the middle of the view
+SPARSE = 2  # every second row and column: half a degree
 SOME = 17  # one ray in so many tells where the horizon and the middle are
 HEAD_AHEAD_M, HEAD_ABOVE_M = 2.5, 1.7
 
@@ -42,7 +43,8 @@ def coverage(rays: LevelRays, floor: Floor, here: Here, strip: Strip) -> Coverag
 
 def _limits(rays: LevelRays, here: Here) -> tuple[float, float, float, float]:
     """Bearings (left, right) near the horizon, elevations (lowest, highest) near the middle of the view, degrees."""
-    x, y, z = (d[rays.visible] for d in rays.directions)
+    visible = rays.visible[::SPARSE, ::SPARSE]
+    x, y, z = (d[::SPARSE, ::SPARSE][visible] for d in rays.directions)
     if len(x) == 0:
         return 0.0, 0.0, 0.0, 0.0
     # Angles of some rays tell which ones to look at; of those, every angle counts.

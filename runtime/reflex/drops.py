@@ -138,11 +138,9 @@ class _Edge:
 def _edge(strip: Strip, lane: int) -> _Edge | None:
     """The first edge in one lane: floor before it, and behind it all that is measured lies below that floor."""
     height_m, known = strip.height_m[lane], strip.known[lane]
-    for row in range(BEFORE_ROWS, min(ROWS - AFTER_ROWS, round(FARTHEST_DROP_M / ROW_M))):
+    for row in _perhaps(height_m, known):
         before, behind = slice(row - BEFORE_ROWS, row), slice(row, row + AFTER_ROWS)
         n_before, n_behind = known[before].sum(), known[behind].sum()
-        if known[row] == 0 or n_behind < FEWEST_POINTS or n_before < FEWEST_POINTS:
-            continue
         floor = float(height_m[before] @ known[before]) / n_before
         level = known[before] @ (np.abs(height_m[before] - floor) < STEP_M / 2)
         if abs(floor) > FLOOR_OFF_M or level < 0.6 * n_before:
@@ -153,6 +151,18 @@ def _edge(strip: Strip, lane: int) -> _Edge | None:
             if _falls_away(strip, lane, row, floor):
                 return _Edge(row, floor)
     return None
+
+
+def _perhaps(height_m: F64, known: F64) -> list[int]:
+    """Rows of one lane that are lower than what is before them by about a drop: few, and none where floor goes on."""
+    n = np.concatenate([[0.0], np.cumsum(known)])
+    total = np.concatenate([[0.0], np.cumsum(height_m * known)])
+    row = np.arange(BEFORE_ROWS, min(ROWS - AFTER_ROWS, round(FARTHEST_DROP_M / ROW_M)))
+    n_before, n_behind = n[row] - n[row - BEFORE_ROWS], n[row + AFTER_ROWS] - n[row]
+    before = (total[row] - total[row - BEFORE_ROWS]) / np.maximum(n_before, 1.0)
+    behind = (total[row + AFTER_ROWS] - total[row]) / np.maximum(n_behind, 1.0)
+    enough = (n_before >= FEWEST_POINTS) & (n_behind >= FEWEST_POINTS) & (known[row] > 0)
+    return [int(r) for r in row[enough & (before - behind > SMALLEST_DROP_M - 1e-6)]]
 
 
 def _falls_away(strip: Strip, lane: int, row: int, floor_m: float) -> bool:
