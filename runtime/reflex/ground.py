@@ -26,6 +26,9 @@ Mask = NDArray[np.bool_]
 EYE_HEIGHT_M = (1.1, 2.1)  # seated to tall
 UNSEEN_HEIGHT_M, UNSEEN_HEIGHT_SD_M = 1.6, 0.2  # of a standing adult's eyes, where no floor was seen
 FLOOR_SLOPE_SD_RAD = math.radians(1.0)  # of floors that people call level; gravity's own uncertainty comes on top
+# Gravity found while walking off is wrong by 5 degrees at first, and a floor found by it by 0.2 m.
+ACQUIRE_TILT_SD_RAD = math.radians(1.5)
+USUAL_TILT_SD_RAD = math.radians(0.6)
 SLOPE_MEMORY_S = 3.0  # gravity errors change with gait and turning
 NEAR_M = 4.0  # ground beyond moves nothing
 # What is underfoot decides first, and further ground joins it as long as it fits: it may be a step down.
@@ -107,9 +110,9 @@ class GroundFilter:
             self._correct(blocks, rays.sd_inverse)
         self._origin_m = rays.origin_m.copy()
         self._device_ns = pose.device_ns
-        if self._state is None or self._contradicted:
+        if (self._state is None or self._contradicted) and pose.tilt_sd_rad < ACQUIRE_TILT_SD_RAD:
             self._acquire(blocks, rays.sd_inverse, slope_sd)
-        if self._state is not None and not self._unseen_s:
+        if self._state is not None and not self._unseen_s and pose.tilt_sd_rad < USUAL_TILT_SD_RAD:
             height = float(self._state[0])
             usual = height if self._usual is None else self._usual[0] + USUAL_SHARE * (height - self._usual[0])
             self._usual, self._usual_ns = (usual, float(rays.origin_m[2]) - height), pose.device_ns
