@@ -28,7 +28,7 @@ UNSEEN_HEIGHT_M, UNSEEN_HEIGHT_SD_M = 1.6, 0.2  # of a standing adult's eyes, wh
 FLOOR_SLOPE_SD_RAD = math.radians(1.0)  # of floors that people call level; gravity's own uncertainty comes on top
 # Gravity found while walking off is wrong by 5 degrees at first, and a floor found by it by 0.2 m.
 ACQUIRE_TILT_SD_RAD = math.radians(1.5)
-USUAL_TILT_SD_RAD = math.radians(0.6)
+USUAL_TILT_SD_RAD = math.radians(0.8)
 SLOPE_MEMORY_S = 3.0  # gravity errors change with gait and turning
 NEAR_M = 4.0  # ground beyond moves nothing
 # What is underfoot decides first, and further ground joins it as long as it fits: it may be a step down.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -18,15 +19,18 @@ WALL = Box((8.0, -9.0, 0.0), (9.0, 9.0, 3.0))
 def floors(
     boxes: list[Box], eye_at: Callable[[float], Eye] = lambda _: Eye(),
     seconds: float = 0.6, stereo: Stereo | None = None,
-    tilt_error_deg: tuple[float, float] = (0.0, 0.0), source: str = "vio",
+    tilt_error_deg: tuple[float, float] = (0.0, 0.0), source: str = "vio", gravity_after_s: float = 0.0,
 ) -> list[Floor]:
-    """What the filter says, frame by frame at 10 Hz."""
+    """What the filter says, frame by frame at 10 Hz. Before ``gravity_after_s`` gravity is 5 degrees off, and says so."""
     stereo, ground = stereo or Stereo(), GroundFilter()
     out = []
     for i in range(round(seconds * 10)):
         t = i * 0.1
         eye = eye_at(t)
         pose = pose_of(eye, t, tilt_error_deg=tilt_error_deg, source=source)
+        if t < gravity_after_s:
+            off = pose_of(eye, t, tilt_error_deg=(0.0, -5.0), source=source)
+            pose = dataclasses.replace(off, tilt_sd_rad=math.radians(2.0))
         out.append(ground.update(LevelRays.of(stereo.look(boxes, eye, t), pose), pose))
     return out
 
@@ -43,6 +47,13 @@ def test_the_floor_is_known_from_the_second_frame_on_to_two_centimetres(eye_heig
     assert all(f.known for f in rest)
     assert abs(height_at(rest[-1], 0.0)) < 0.02
     assert abs(height_at(rest[-1], 4.0)) < 0.06
+
+
+def test_a_floor_is_not_believed_before_gravity_is() -> None:
+    found = floors([floor_to(), WALL], seconds=1.2, gravity_after_s=0.5)
+    assert not any(f.known for f in found[:5])
+    assert found[-1].known
+    assert abs(height_at(found[-1], 0.0)) < 0.02
 
 
 def test_a_tilted_gravity_moves_the_plane_and_not_far_floor() -> None:
