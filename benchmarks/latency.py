@@ -49,6 +49,7 @@ class Measured:
         self.parts: dict[str, list[float]] = {}
         self.hazards: list[float] = []
         self.slow: list[str] = []  # over what is promised, with their parts
+        self.unheard = 0  # hazards that were due to be told and whose tone never sounded
         self.skipped = 0
         self.looks = 0
 
@@ -59,7 +60,7 @@ class Measured:
         """Take in the log of one walk; ``offset_ns``: session time of a capture less its device time."""
         truth = truth_of(str(walk.seed), walk.options)
         told: set[int] = set()
-        alerts: dict[int, tuple[Alerted, TrueObstacle]] = {}
+        alerts: dict[float, tuple[Alerted, TrueObstacle]] = {}  # by bearing, which its tone has too
         for e in events:
             match e:
                 case SceneChanged():
@@ -70,9 +71,9 @@ class Measured:
                 case Alerted() if (thing := about(e, truth)) is not None and thing.index not in told:
                     if _ahead(thing, e, truth):
                         told.add(thing.index)
-                        alerts[e.device_ns] = e, thing
-                case SoundStarted() if e.utterance_id is None and e.source_device_ns in alerts:
-                    alert, thing = alerts.pop(e.source_device_ns)
+                        alerts[e.bearing_deg] = e, thing
+                case SoundStarted(utterance_id=None, bearing_deg=float(bearing)) if bearing in alerts:
+                    alert, thing = alerts.pop(bearing)
                     whole = (e.audible_ns - alert.first_rule_device_ns - offset_ns) / MS
                     to_confirm = (alert.device_ns - alert.first_rule_device_ns) / MS
                     self.hazards.append(whole)
@@ -81,6 +82,7 @@ class Measured:
                     if whole > PROMISED_P95_MS:
                         self.slow.append(f"{walk.uri} {thing.kind} at {alert.distance_m:.1f} m: {whole:.0f} ms, "
                                          f"{to_confirm:.0f} of it to confirm")  # fmt: skip
+        self.unheard += len(alerts)
 
 
 def _ahead(thing: TrueObstacle, alert: Alerted, truth: Truth) -> bool:
@@ -155,7 +157,7 @@ def _figures(m: Measured, walks: int, loaded: str) -> dict[str, Any]:
     return {
         "walks": walks, "hazard_to_heard_ms": as_figures.pop("hazard to heard"), "parts_ms": as_figures,
         "declared_delivery_ms": DECLARED_DELAY_MS[Kind.SLAM], "looks": m.looks, "frames_skipped": m.skipped,
-        "slow": m.slow, "load": loaded,
+        "unheard": m.unheard, "slow": m.slow, "load": loaded,
     }  # fmt: skip
 
 

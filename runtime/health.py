@@ -6,7 +6,8 @@ do. ``Watch`` binds it to the loop's timers, the speech and the event log. Times
     seeing     usable frames come; a soft heartbeat now and then
     degraded   frames come, but depth is missing in the walking corridor for 1 s while moving, or nothing is judged for
                want of gravity, or the motion sensor is
-    blind      no usable frame for 0.5 s: none came, or dark, blurred, covered, or older than 1 s on arrival
+    blind      no usable frame for 0.5 s: none came, or older than 1 s on arrival, or dark, blurred,
+               covered, frozen, mismatched, swapped
 
 Going blind is told by earcon at once and by words; the earcon repeats every 5 s. Seeing is told when frames have been
 usable for 0.3 s; after flapping (blind again within 1.2 s) only when they have been for 1 s, so that it is announced

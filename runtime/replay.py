@@ -37,7 +37,7 @@ Speed = Literal["virtual", "real"]
 @dataclass(slots=True)
 class Hooks:
     """What a caller wants to see of a replay while it runs. All are called on the session's own thread; one that raises
-    ends the session, which says so aloud first."""
+    ends the session, which says so aloud first (``on_open`` and ``wrap`` come before there is a speaker)."""
 
     on_open: Callable[[SourceInfo], None] = lambda info: None
     on_event: Callable[[AnyEvent], None] = lambda event: None

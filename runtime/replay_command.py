@@ -94,7 +94,7 @@ def _drawn(uri: str) -> str:
     from handrail.streams.drawn import tape_of
 
     def opened(info: SourceInfo) -> None:
-        say(f"drawing {info.uri} first, once: {info.duration_s or 0:.0f} s of walk take a minute or two", sys.stderr)
+        say(f"drawing {info.uri} first, once: {info.duration_s or 0:.0f} s of walk", sys.stderr)
         bar.opened(info)
 
     with Bar("drawing") as bar:

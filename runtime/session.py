@@ -2,7 +2,7 @@
 
     source -> buffer -> pair of frames -> one-slot mailbox -> reflex -> scene -> alerts, health -> speech
 
-Three tasks: this one takes samples in and never waits for another; ``_look`` turns pairs into scenes; ``Speech`` says
+Four tasks: this one takes samples in and never waits for another; ``_look`` turns pairs into scenes; ``Speech`` says
 what is due. ``Watch`` sits on the loop's timers and notices when frames stop. Live, recorded and simulated sources run
 through the same lines.
 
@@ -207,6 +207,7 @@ class Session:
             seen = await self._runner.see(self._with_motion(look))
         except ChildDied as e:
             self._fault("reflex", str(e))
+            self._speech.seam()  # the next worker numbers things from 1 again, in a level frame of its own
             return
         if self._seams != seams:
             self._emit(FrameSkipped(self._t(), look.device_ns, "seam"))

@@ -105,8 +105,8 @@ class Run:
         self.alerts: list[Alerted] = []
         self.skipped: dict[str, int] = {}  # reason -> frames
         self.faults: list[Fault | Seam] = []
-        self.found: set[int] = set()  # every obstacle that was ever confirmed
-        self._told: set[int] = set()
+        self.found: set[tuple[int, int]] = set()  # every obstacle that was ever confirmed: (scenes begun anew, id)
+        self._told: set[tuple[int, int]] = set()
         self._news: list[float] = []  # bearings of first alerts whose tone hasn't been heard yet
         self._playing: dict[int, Sounding] = {}
         self._waiting: dict[int, Spoken] = {}  # words whose sound hasn't started
@@ -118,7 +118,7 @@ class Run:
                 self.started = event
             case SceneChanged():
                 self.last_scene = event.scene
-                self.found.update(o.id for o in event.scene.obstacles if o.confirmed)
+                self.found.update((len(self.faults), o.id) for o in event.scene.obstacles if o.confirmed)
                 self._took("frame_to_scene", event.t_ns, event.scene.device_ns)
             case FrameSkipped():
                 self.skipped[event.reason] = self.skipped.get(event.reason, 0) + 1
@@ -145,8 +145,9 @@ class Run:
     def _alerted(self, event: Alerted) -> None:
         """A repeat is about what was last seen a while ago: how old that is says nothing of how quick a warning is."""
         self.alerts.append(event)
-        if event.obstacle_id not in self._told:
-            self._told.add(event.obstacle_id)
+        key = len(self.faults), event.obstacle_id  # after a seam, or a worker lost, numbers begin at 1 again
+        if key not in self._told:
+            self._told.add(key)
             self._news.append(event.bearing_deg)
 
     def _spoken(self, event: Spoken) -> None:

@@ -37,8 +37,10 @@ def tape_of(
         try:
             asyncio.run(_draw(uri, part, on_open, on_sample))
             part.replace(path)
+        except OSError as e:
+            raise OutputError(f"{path}: can't be written ({e.strerror}); set XDG_CACHE_HOME to a folder with room") from e
         finally:
-            part.with_name(part.name + ".partial").unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
     return path
 
 

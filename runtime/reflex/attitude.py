@@ -95,7 +95,7 @@ class AttitudeFilter:
             return
         sane = _believable(batch) & self._alive(label, batch)
         if label == self._rig.main_imu and sane.any():
-            self._main_ns = last_ns
+            self._main_ns = int(batch.device_ns[sane][-1])
         good = sane & (batch.device_ns > self._newest_ns)
         if not good.any():
             return

@@ -243,7 +243,7 @@ def _runs(image: U8) -> _Runs:
     thick = np.asarray(area[chosen] / wide[chosen], dtype=np.float64)
     straight = (np.abs(slope) <= STEEPEST) & (yy - slope * xy <= CROOKED * (thick**2 / 12.0 + 0.1))
     first = 2 * stats[chosen, cv2.CC_STAT_LEFT].astype(np.int64)
-    last = first + 2 * wide[chosen] - 1
+    last = np.minimum(first + 2 * wide[chosen] - 1, image.shape[1] - 1)  # of an odd number of columns
     return _Runs(first, last, mean_y - slope * mean_x, slope, thick).where(straight)
 
 

@@ -110,7 +110,9 @@ class GroundFilter:
             self._correct(blocks, rays.sd_inverse)
         self._origin_m = rays.origin_m.copy()
         self._device_ns = pose.device_ns
-        if (self._state is None or self._contradicted) and pose.tilt_sd_rad < ACQUIRE_TILT_SD_RAD:
+        if pose.tilt_sd_rad >= ACQUIRE_TILT_SD_RAD:
+            self._candidate_m = None
+        elif self._state is None or self._contradicted:
             self._acquire(blocks, rays.sd_inverse, slope_sd)
         if self._state is not None and not self._unseen_s and pose.tilt_sd_rad < USUAL_TILT_SD_RAD:
             height = float(self._state[0])
@@ -193,7 +195,6 @@ class GroundFilter:
         self._contradicted = 0
         self._unseen_m = self._unseen_s = 0.0
         self._correct(blocks, sd_inverse)
-
 
     def _can_be(self, height_m: float) -> bool:
         """A floor is where it was, or as far below the eyes as the one before. What is neither is a floor that the

@@ -125,15 +125,19 @@ def _look(image: U8) -> _Look:
 class PairWatch:
     """Why the two pictures of a rig don't belong together: "swapped", "covered" or None, as of the last checks.
 
-    Checked every half second, and with the next look when the answer is another: only two alike change it. What shows
-    too little to tell the sides apart (a plain wall) leaves them as they were.
+    Checked every half second, and with the next look when the answer is another: only two alike change it, and a pair
+    in doubt counts as unusable until then. What shows too little to tell the sides apart (a plain wall) leaves them as
+    they were.
     """
 
     def __init__(self, rig: Rig, rectifier: Rectifier) -> None:
         left, right = (rig.cameras[label] for label in rectifier.labels)
         self._left, self._right = _Coarse(left, rectifier), _Coarse(right, rectifier)
+        self.reset()
+
+    def reset(self) -> None:
+        """A seam: what was found may be of other glasses."""
         self._looks = 0
-        self._swapped = False
         self._reason: str | None = None
         self._doubt: tuple[str | None] | None = None  # another answer, given once
 
@@ -148,17 +152,17 @@ class PairWatch:
             else:
                 self._doubt = (found,)
         self._looks += 1
-        return self._reason
+        return self._reason or (self._doubt[0] if self._doubt is not None else None)
 
     def _check(self, left: U8, right: U8) -> str | None:
         a, b = self._left.look(left), self._right.look(right)
-        as_is = _matched(a, b)
+        as_is, swapped = _matched(a, b), self._reason == "swapped"
         if as_is < UNMATCHED:
             other = _matched(self._left.look(right), self._right.look(left))
-            self._swapped = other > MATCHED or (self._swapped and other > as_is)
+            swapped = other > MATCHED or (swapped and other > as_is)
         elif as_is > MATCHED:
-            self._swapped = False
-        if self._swapped:
+            swapped = False
+        if swapped:
             return "swapped"
         return "covered" if _one_sided(a, b) > HALF_COVERED else None
 

@@ -85,6 +85,7 @@ class Reflex:
         self._odometry.reset()
         self._surroundings.reset()
         self._fingerprints.clear()
+        self._pairs.reset()
 
     def _judged(self, left: ImageFrame, right: ImageFrame) -> FrameQuality:
         if left.pixels is None or right.pixels is None:

@@ -2,9 +2,11 @@
 
 Semi-global matching fills plain walls from their edges; that phantom depth must not be spoken of. So each match has to
 show that the two cameras saw the *same texture*: normalised cross-correlation of the left patch with the matched right
-patch. Sensor noise is independent in the two cameras, so it can't correlate, in bright light or at dusk.
+patch. Sensor noise is independent in the two cameras, so it can't correlate, in bright light or at dusk. Plain bars at
+head height are the exception: ``bars`` measures them by their ends.
 
-Knows no motion, no floor and no earlier frame. Costs about 25 ms a pair on one core; see ``benchmarks``.
+Matching goes by every second row, the check by all of them. Knows no motion, no floor and no earlier frame. Costs about
+20 ms a pair on two threads; see ``benchmarks``.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ class StereoMatcher:
         self._right_inside = _eroded(rectifier.right_sees, kernel)
 
     def match(self, pair: RectifiedPair, device_ns: int, shift_sd_px: float = 0.0) -> DepthView:
-        """Depth of the left view; NaN where the two images don't show the same texture."""
+        """Depth of the left view; NaN where the two images don't show the same texture (or a bar's two ends)."""
         r, rows = self._rectifier, pair.rows
         left, right = pair.bright_left, pair.bright_right
         # Matched at half the rows: they cost time and carry no disparity.

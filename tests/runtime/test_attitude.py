@@ -190,8 +190,9 @@ def test_an_imu_that_repeats_itself_tells_no_attitude(size: int) -> None:
     assert f.at(600_000_000) is None
 
 
+@pytest.mark.parametrize("size", [8, 80, 600], ids=["10 ms", "a look", "frames were missing"])
 @pytest.mark.parametrize("spoilt", ["stuck", "saturated"])
-def test_the_other_imu_takes_over_from_a_main_one_that_tells_nonsense(spoilt: str) -> None:
+def test_the_other_imu_takes_over_from_a_main_one_that_tells_nonsense(spoilt: str, size: int) -> None:
     R = rotation(np.array([0.0, 0.3, 0.0]))
     f = AttitudeFilter(RIG)
     main, other = readings(*standing(1.5, R)), readings(*standing(1.5, R), label=OTHER)
@@ -199,9 +200,9 @@ def test_the_other_imu_takes_over_from_a_main_one_that_tells_nonsense(spoilt: st
         main = stuck(main, 400)
     else:
         main.accel_msec2[400:] = 156.9
-    for start in range(0, 1200, 8):
-        f.update(OTHER, part(other, slice(start, start + 8)))
-        f.update(MAIN, part(main, slice(start, start + 8)))
+    for start in range(0, 1200, size):
+        f.update(MAIN, part(main, slice(start, start + size)))
+        f.update(OTHER, part(other, slice(start, start + size)))
     a = f.at(1_490_000_000)
     assert a is not None
     assert a.imu_label == OTHER

@@ -51,9 +51,11 @@ def test_a_plain_bar_before_a_wall_gets_the_disparity_of_its_ends(px: int, thick
     assert (disparity == WALL_PX).all(), "nothing else is touched"
 
 
-def test_a_bar_with_one_end_out_of_view_is_filled_from_the_other() -> None:
+@pytest.mark.parametrize("columns_cut", [0, 1], ids=["even", "odd"])
+def test_a_bar_with_one_end_out_of_view_is_filled_from_the_other(columns_cut: int) -> None:
     rows, columns = slice(50, 58), slice(250, COLUMNS)
-    left, right, disparity, known = seen([(rows, columns, 14, 220)])
+    whole = seen([(rows, columns, 14, 220)])
+    left, right, disparity, known = (np.ascontiguousarray(x[:, : COLUMNS - columns_cut]) for x in whole)
     fill_bars(left, right, disparity, known, ROWS, BASELINE_M)
     assert np.median(disparity[rows, 255:390]) == pytest.approx(14, abs=1.5)
 

@@ -157,7 +157,7 @@ def test_left_and_right_streams_that_were_swapped_without_their_calibration_are_
 ) -> None:
     left, right = pair(kind, seed, gen)
     swapped, as_is = watch(rig_of(kind, seed, gen)), watch(rig_of(kind, seed, gen))
-    assert [swapped.judge(right, left) for _ in range(12)] == [None] + ["swapped"] * 11
+    assert [swapped.judge(right, left) for _ in range(12)] == ["swapped"] * 12
     assert [as_is.judge(left, right) for _ in range(12)] == [None] * 12
 
 
@@ -183,17 +183,27 @@ def test_a_lens_that_is_half_covered_is_named_whichever_it_is(cover: object, sid
     for a, b in ((half(left, cover(left), side), right), (left, half(right, cover(right), other))):
         assert judge(a, b).usable
         pairs = watch(rig_of())
-        assert [pairs.judge(a, b) for _ in range(4)] == [None, "covered", "covered", "covered"]
+        assert [pairs.judge(a, b) for _ in range(4)] == ["covered"] * 4
         for _ in range(2 * CHECK_EVERY):
             pairs.judge(left, right)
         assert pairs.judge(left, right) is None
 
 
-def test_one_odd_look_changes_no_answer() -> None:
+def test_one_odd_look_is_not_used_and_changes_no_answer() -> None:
+    left, right = pair()
+    wall = np.full_like(left, 90)
+    for after in ((left, right), (wall, wall)):
+        pairs = watch(rig_of())
+        assert pairs.judge(right, left) == "swapped"
+        assert [pairs.judge(*after) for _ in range(12)] == [None] * 12
+
+
+def test_a_seam_forgets_what_was_wrong_before_it() -> None:
     left, right = pair()
     pairs = watch(rig_of())
-    assert pairs.judge(right, left) is None
-    assert [pairs.judge(left, right) for _ in range(12)] == [None] * 12
+    assert [pairs.judge(right, left) for _ in range(3)] == ["swapped"] * 3
+    pairs.reset()
+    assert pairs.judge(left, right) is None
 
 
 def test_a_real_pair_is_told_from_the_same_swapped_or_half_covered() -> None:
