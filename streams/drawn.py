@@ -38,7 +38,9 @@ def tape_of(
             asyncio.run(_draw(uri, part, on_open, on_sample))
             part.replace(path)
         except OSError as e:
-            raise OutputError(f"{path}: can't be written ({e.strerror}); set XDG_CACHE_HOME to a folder with room") from e
+            raise OutputError(
+                f"{path}: can't be written ({e.strerror}); set XDG_CACHE_HOME to a folder with room"
+            ) from e
         finally:
             part.unlink(missing_ok=True)
     return path

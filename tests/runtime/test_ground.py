@@ -21,7 +21,7 @@ def floors(
     seconds: float = 0.6, stereo: Stereo | None = None,
     tilt_error_deg: tuple[float, float] = (0.0, 0.0), source: str = "vio", gravity_after_s: float = 0.0,
 ) -> list[Floor]:
-    """What the filter says, frame by frame at 10 Hz. Before ``gravity_after_s`` gravity is 5 degrees off, and says so."""
+    """What the filter says, frame by frame at 10 Hz. Before ``gravity_after_s`` gravity is off, and known to be."""
     stereo, ground = stereo or Stereo(), GroundFilter()
     out = []
     for i in range(round(seconds * 10)):
