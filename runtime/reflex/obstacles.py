@@ -38,9 +38,14 @@ SMALLEST_M2 = 0.015  # of frontal surface: slivers at the edges of what is near 
 THINNEST_M = 0.04  # a bar as thick as this across a cell's width is enough
 LOW_SHARE = 0.3  # of a cell's points below knee height that must be above the floor: else it is the floor's noise
 WIDE_M = 1.2  # wider or longer than this: split by the corridor's edges
+BESIDE_M = 0.15  # nearer to the corridor, its parts beside would be told as second things in it
 RISE_SHARE = 0.4  # of the densest of the next bins: where a column's front begins
 COLUMN_SIGMAS = 0.4  # noise of a column's average in sigmas of one point: points in a patch err together
+COLUMN_POINTS = 20  # from so many on
 STRAY_SHARE = 0.03
+THIN_M = 0.25
+HANGS_M = 0.3  # a lower one may reach down to the floor, whose noise is cut off
+FAT_RAD = 0.007  # a row and a half: matching windows see that much beyond an edge
 DEEP_M = 0.6  # how far behind its front an obstacle's height is taken from
 SOLID_POINTS = 150  # evidence that needs no second look when it is near
 
@@ -245,7 +250,8 @@ def _sightings(grid: _Grid, labels: Labels, front: _Stixels, here: Here, sd_inve
         near = inside if inside.any() else np.ones(len(inside), bool)
         parts = [(front, near)]
     else:
-        left, right = ~inside & (front.left_m > 0), ~inside & (front.left_m <= 0)
+        beside = np.abs(front.left_m) > CORRIDOR_HALF_WIDTH_M + BESIDE_M
+        left, right = beside & (front.left_m > 0), beside & (front.left_m <= 0)
         parts = [(front.where(m), np.ones(int(m.sum()), bool)) for m in (left, inside, right) if m.any()]
     out = []
     for part, near in parts:
@@ -253,7 +259,7 @@ def _sightings(grid: _Grid, labels: Labels, front: _Stixels, here: Here, sd_inve
         # What lies far behind the front in the same direction isn't what one walks into, though it may be joined to it.
         nearby = grid.edges_m[None, :-1] < (part.range_m + DEEP_M)[:, None]
         own[part.column] = (labels[part.column] == front.label[0]) & nearby
-        if len(parts) > 1 and abs(part.left_m).max() <= CORRIDOR_HALF_WIDTH_M:
+        if wide and abs(part.left_m).max() <= CORRIDOR_HALF_WIDTH_M < abs(front.left_m).max():
             own &= grid.left_m() <= CORRIDOR_HALF_WIDTH_M
         sighting = _sighting(grid, own, part, near, here, sd_inverse, whole=len(parts) == 1)
         if sighting is not None:
@@ -268,10 +274,10 @@ def _sighting(
     heights = grid.heights[own].sum(axis=0)
     if points < FEWEST_POINTS_IN_ALL or heights.sum() < SMALLEST_M2:
         return None
-    bottom, top = _extent(heights)
     face = _front(front.where(near), sd_inverse)
     ahead, left, slide = face.nearest_to(0.0, 0.0)
     distance = math.hypot(ahead, left)
+    bottom, top = _extent(heights, distance)
     x, y = here.to_level(ahead, left)
     face_x, face_y = here.to_level(face.x_m, face.y_m)
     weight = front.points / front.points.sum()
@@ -290,19 +296,33 @@ def _sighting(
     )
 
 
-def _extent(heights: F64) -> tuple[float, float]:
+def _extent(heights: F64, distance_m: float) -> tuple[float, float]:
     """(bottom, top) in metres of a profile [HEIGHT_BINS] of area over height, without stray matches at either end."""
     share = np.cumsum(heights) / heights.sum()
     first = int(np.searchsorted(share, STRAY_SHARE))
     last = int(np.searchsorted(share, 1.0 - STRAY_SHARE))
-    return first * HEIGHT_STEP_M, (last + 1) * HEIGHT_STEP_M
+    bottom, top = first * HEIGHT_STEP_M, (last + 1) * HEIGHT_STEP_M
+    fat = FAT_RAD * distance_m
+    if top - bottom > THIN_M:
+        # How full the lowest bin is tells where in it the thing begins.
+        full = max(float(np.median(heights[first + 1 : first + 5])), 1e-9)
+        begins = (1.0 - min(float(heights[first]) / full, 1.0)) * HEIGHT_STEP_M
+        return bottom + (begins + fat if bottom > HANGS_M else 0.0), top
+    # Of a thin thing whole bins would be a good part: its spread tells its extent more finely.
+    weight = heights[first : last + 1] / heights[first : last + 1].sum()
+    centre = (np.arange(first, last + 1) + 0.5) * HEIGHT_STEP_M
+    middle = float(weight @ centre)
+    half = math.sqrt(3.0 * float(weight @ (centre - middle) ** 2) + 0.25 * HEIGHT_STEP_M**2)
+    half = max(half - fat, 0.02)
+    return middle - half, middle + half
 
 
 def _front(columns: _Stixels, sd_inverse: float) -> Front:
     """Of the near part of an obstacle; x ahead, y left."""
     order = np.argsort(columns.range_m, kind="stable")
     reach = float(columns.range_m[order[min(1, len(order) - 1)]])
-    noise = COLUMN_SIGMAS * reach**2 * sd_inverse + 0.005
+    few = math.sqrt(COLUMN_POINTS / max(float(np.median(columns.points)), 1.0))  # of a bar: hardly an average
+    noise = COLUMN_SIGMAS * min(max(few, 1.0), 1.0 / COLUMN_SIGMAS) * reach**2 * sd_inverse + 0.005
     near = columns.range_m < reach + max(0.25, 5.0 * noise)
     end = 0.25 * BEARING_STEP_RAD * reach
     return lay_front(columns.ahead_m[near], columns.left_m[near], columns.points[near], noise, end)

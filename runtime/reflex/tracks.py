@@ -31,6 +31,7 @@ F64 = NDArray[np.float64]
 
 NS_PER_S = 1_000_000_000
 GATE = 12.0  # squared sigmas
+SAME_BOTTOM_M = 0.15
 EDGE_LOOKS = 3  # a false "Stop. Step down." costs more trust than a tenth of a second costs way
 NEAR_M = 2.0  # a solid sighting this near needs no second look
 HINT_S, HINT_NEAR_M, FEWEST_HINTS = 0.25, 0.15, 3
@@ -191,10 +192,12 @@ class Tracks:
         else:
             t.motion.interrupt()
         lowest = s.bottom_m if bottom_seen else min(s.bottom_m, t.bottom_m)
+        usual = t.bottom_m + 0.3 * (lowest - t.bottom_m)
         for band in t.bands:
             t.bands[band] *= 0.8
-        t.bands[band_of(lowest)] += 1.0
-        t.bottom_m += 0.3 * (lowest - t.bottom_m)
+        # Near a border one look's noise would vote for the other band.
+        t.bands[band_of(usual if abs(lowest - t.bottom_m) < SAME_BOTTOM_M else lowest)] += 1.0
+        t.bottom_m = usual
         t.top_m += 0.3 * (s.top_m - t.top_m)
         t.width_m += 0.3 * (s.width_m - t.width_m)
         t.looks += 1
