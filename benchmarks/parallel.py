@@ -30,11 +30,11 @@ def run_jobs(work: Callable[[J], R], jobs: Sequence[J], what: str, processes: in
                 results.append(work(job))
                 bar.advance(task)
             return results
-        # A fresh process now and then: each replay leaves 4 MB in the C library's heap that it doesn't hand back.
-        with ProcessPoolExecutor(
-            n, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=JOBS_PER_PROCESS
-        ) as pool:
-            for result in pool.map(work, jobs):
-                results.append(result)
-                bar.advance(task)
+        # Fresh processes now and then: each replay leaves 4 MB in the C library's heap that it doesn't hand back.
+        # Not by ``max_tasks_per_child``: in Python 3.11 a pool whose last processes end by it waits for ever.
+        for start in range(0, len(jobs), n * JOBS_PER_PROCESS):
+            with ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn")) as pool:
+                for result in pool.map(work, jobs[start : start + n * JOBS_PER_PROCESS]):
+                    results.append(result)
+                    bar.advance(task)
         return results
