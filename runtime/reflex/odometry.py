@@ -5,6 +5,9 @@ Rotation always comes from the attitude filter or VIO. Translation between two s
 knows the bounce of each step that a constant velocity would miss. In return the cameras tell the attitude filter which
 acceleration was real. Nothing to go by: velocity becomes unknown and says so ("imu").
 
+A pose doesn't wait for its own frame's corners: over the tenth of a second since the frame before, the accelerometer is
+good to half a centimetre. What the frame tells is taken in by ``rest``, for the next one.
+
 Level frame, metres, seconds. Pure: the same inputs give the same poses. Knows no obstacles and no floor.
 """
 
@@ -54,8 +57,19 @@ class _Given:
     angular_velocity_radsec: F64
 
 
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A view whose pose was given by the IMU alone, and whose corners are still to be asked."""
+
+    view: DepthView
+    dt: float  # s since the step before
+    now: Attitude
+    last: Attitude | None  # at that step
+    R: F64  # [3, 3] level <- device, now
+
+
 class Odometry:
-    """Feed IMU and poses as they come; ``step`` once a stereo pair, in order of time."""
+    """Feed IMU and poses as they come; ``step`` once a stereo pair, in order of time; then ``rest``."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
@@ -72,6 +86,7 @@ class Odometry:
         self._last: Attitude | None = None  # at the last step, of the filter
         self._last_ns: int | None = None
         self._before: Corners | None = None
+        self._pending: _Pending | None = None
         self._x = np.zeros(6)  # position and velocity of the device origin, level
         self._P = np.diag([0.0] * 3 + [WALK_SD_MSEC**2] * 3)
         self._motion_change = np.zeros(6)  # what the accelerometer added to position and velocity since the last step
@@ -93,9 +108,17 @@ class Odometry:
             self._batches.append(batch)
 
     def rest(self) -> None:
-        """After a step, outside the path to the wearer: the next one gains a few milliseconds, and finds the same."""
-        if self._before is not None:
-            self._before.find()
+        """What the newest view tells of the motion, outside the path to the wearer; left out, ``step`` does it first."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        before, after = self._before, Corners(pending.view)
+        if before is not None and pending.last is not None and 0 < pending.dt * 1e9 <= LONGEST_STEP_NS:
+            at = self._x[:3]
+            self._look(pending, pending.last, before, after)
+            self._drift_m += OWN_DRIFT * float(np.linalg.norm(self._x[:3] - at))
+        after.find()
+        self._before = after
 
     def attitude(self, device_ns: int) -> Attitude | None:
         """For aiming the view and learning the bend; by VIO, else by the IMU; None when neither is near that time."""
@@ -110,6 +133,7 @@ class Odometry:
 
     def step(self, device_ns: int, view: DepthView | None) -> Pose | None:
         """The pose at a frame's capture. ``view`` None: the frame can't be used. None: no IMU and no VIO near it."""
+        self.rest()
         filtered, given = self._filter.at(device_ns), self._given_at(device_ns)
         if filtered is None and given is None:
             self._before = None
@@ -185,11 +209,10 @@ class Odometry:
         R = self._R_level_filter @ now.R_level_device
         start = self._x[:3]
         self._predict(dt, now)
-        after = Corners(view) if view is not None else None
-        before, last = self._before, self._last
-        self._before = after
-        if after is not None and before is not None and last is not None and 0 < dt * 1e9 <= LONGEST_STEP_NS:
-            self._look(dt, now, last, before, after, R)
+        if view is None:
+            self._before = None
+        else:
+            self._pending = _Pending(view, dt, now, self._last, R)
         self._drift_m += OWN_DRIFT * float(np.linalg.norm(self._x[:3] - start))
         lost = math.sqrt(max(float(np.diag(self._P)[3:5].max()), 0.0)) > LOST_SD_MSEC
         if lost:  # no use in carrying a guess along: it would only grow wrong
@@ -216,8 +239,9 @@ class Odometry:
         self._P[[3, 4, 5], [3, 4, 5]] += variance * dt * ACCEL_LASTS_S
         self._motion_change = change
 
-    def _look(self, dt: float, now: Attitude, last: Attitude, before: Corners, after: Corners, R: F64) -> None:
-        """Translation from the two views, as a measurement of the velocity now."""
+    def _look(self, pending: _Pending, last: Attitude, before: Corners, after: Corners) -> None:
+        """Translation from the two views, as a measurement of the velocity at the later one."""
+        dt, now, R = pending.dt, pending.now, pending.R
         T = after.view.T_device_rect
         R_level_rect = R @ T[:3, :3]
         R_now_last = now.R_gyro_device.T @ last.R_gyro_device  # device axes

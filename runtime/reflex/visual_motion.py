@@ -36,7 +36,7 @@ WORST_SD_M = 0.06
 
 
 class Corners:
-    """Corners of one view, with depth, ready to be found in the next. Looked for once they are wanted.
+    """Corners of one view, with depth, ready to be found in the next. Looked for once, when they are wanted.
 
     The image is stretched as a whole, so that exposure may change between frames.
     """
