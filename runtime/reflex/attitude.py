@@ -12,7 +12,6 @@ images. Frames: see ``handrail.streams``. Radians, seconds, metres.
 from __future__ import annotations
 
 import bisect
-import itertools
 import math
 from collections import deque
 from dataclasses import dataclass
@@ -142,27 +141,36 @@ class AttitudeFilter:
         rates = np.concatenate([p[2] for p in self._pending])
         block = times // BLOCK_NS
         starts = np.flatnonzero(np.diff(block, prepend=block[0] - 1))
-        for first, end in itertools.pairwise(starts.tolist()):
-            end_ns, count = (int(block[first]) + 1) * BLOCK_NS, end - first
-            self._block(end_ns, forces[first:end].sum(axis=0) / count, rates[first:end].sum(axis=0) / count)
         last = starts[-1]
         self._pending = [(times[last:], forces[last:], rates[last:])]
+        if last > 0:
+            count = np.diff(starts)[:, None]
+            ends_ns = (block[starts[:-1]] + 1) * BLOCK_NS
+            force_means = np.add.reduceat(forces[:last], starts[:-1]) / count
+            self._blocks_closed(ends_ns, force_means, np.add.reduceat(rates[:last], starts[:-1]) / count)
 
-    def _block(self, end_ns: int, force: F64, rate: F64) -> None:
-        if self._R is None:
-            self._starting.append((force, rate))
-            if len(self._starting) < START_BLOCKS:
-                return
-            self._find_tilt()
-        else:
-            self._propagate(end_ns, force, rate)
+    def _blocks_closed(self, ends_ns: NDArray[np.int64], force: F64, rate: F64) -> None:
+        """Means [N, 3] of N blocks and when each ends."""
+        done = 0
+        while self._R is None and done < len(ends_ns):
+            self._starting.append((force[done], rate[done]))
+            if len(self._starting) == START_BLOCKS:
+                self._find_tilt()
+                self._remember(int(ends_ns[done]), rate[done])
+            done += 1
+        while done < len(ends_ns):
+            end = done + min(len(ends_ns) - done, BLOCKS_PER_CORRECTION - self._blocks)
+            self._propagate(ends_ns[done:end], force[done:end], rate[done:end])
+            done = end
+        while self._history and self._history[0].device_ns < self._history[-1].device_ns - HISTORY_NS:
+            self._history.popleft()
+
+    def _remember(self, end_ns: int, rate: F64) -> None:
         assert self._R is not None
         self._history.append(Attitude(
             end_ns, self._R, self._R_gyro, rate - self._bias, math.sqrt((self._P[0, 0] + self._P[1, 1]) / 2),
             self._velocity, self._travel, self._source,
         ))
-        while self._history[0].device_ns < end_ns - HISTORY_NS:
-            self._history.popleft()
 
     def _find_tilt(self) -> None:
         """First attitude: the mean specific force points up, give or take what a walker's steps do in 100 ms."""
@@ -194,32 +202,43 @@ class AttitudeFilter:
         self._force_sum, self._rate_square_sum, self._blocks = np.zeros(3), 0.0, 0
         self._history.clear()
 
-    def _propagate(self, end_ns: int, force: F64, rate: F64) -> None:
+    def _propagate(self, ends_ns: NDArray[np.int64], force: F64, rate: F64) -> None:
+        """Carry the state through N blocks, up to a correction at most: until then the biases stay as they are."""
         assert self._R is not None
-        dt = (end_ns - self._history[-1].device_ns) / 1e9
-        turn = (rate - self._bias) * dt
-        middle = self._R @ rotation(turn / 2)
-        level_force = middle @ force
-        acceleration = level_force - _GRAVITY
-        self._travel = self._travel + self._velocity * dt + acceleration * (dt * dt / 2)
-        self._velocity = self._velocity + acceleration * dt
-        turned = rotation(turn)
-        self._R, self._R_gyro = self._R @ turned, self._R_gyro @ turned
+        dt = np.diff(ends_ns, prepend=self._history[-1].device_ns) / 1e9
+        turn = (rate - self._bias) * dt[:, None]
+        turned, half_turned = np.split(_rotations(np.concatenate([turn, turn / 2])), 2)
+        before, after = np.empty_like(turned), np.empty_like(turned)
+        R = self._R
+        for i in range(len(dt)):
+            before[i] = R
+            R = after[i] = R @ turned[i]
+        level_force = (before @ half_turned @ force[:, :, None])[:, :, 0]
+        change = (level_force - _GRAVITY) * dt[:, None]
+        velocity = np.cumsum(np.vstack([self._velocity, change]), axis=0)
+        way = velocity[:-1] * dt[:, None] + change * (dt[:, None] / 2)
+        travel = np.cumsum(np.vstack([self._travel, way]), axis=0)
+        for i in range(len(dt)):
+            self._spread(after[i], float(dt[i]))
+            self._R, self._R_gyro = after[i], self._R_gyro @ turned[i]
+            self._velocity, self._travel = velocity[i + 1], travel[i + 1]
+            deviation = math.sqrt(float(force[i] @ force[i])) - GRAVITY_MSEC2
+            self._shake += (deviation * deviation - self._shake) * min(1.0, float(dt[i]) / 0.5)
+            self._force_sum = self._force_sum + level_force[i]
+            self._rate_square_sum += float(rate[i] @ rate[i])
+            self._blocks += 1
+            if self._blocks == BLOCKS_PER_CORRECTION:
+                self._correct()
+                self._force_sum, self._rate_square_sum, self._blocks = np.zeros(3), 0.0, 0
+            self._remember(int(ends_ns[i]), rate[i])
 
+    def _spread(self, R: F64, dt: float) -> None:
+        """How the covariance grows over one block."""
         F = _STAYS.copy()
-        F[:2, 2:] = -self._R[:2] * dt  # a bias turns the level axes by -R b dt
+        F[:2, 2:] = -R[:2] * dt  # a bias turns the level axes by -R b dt
         gap = max(0.0, dt - 2 * BLOCK_NS / 1e9)  # readings lost: the head may have turned by anything
         noise = GYRO_SD_RAD_PER_SQRT_S**2 * dt + gap * gap
         self._P = F @ self._P @ F.T + (_OF_TILT * noise + _OF_BIAS * (BIAS_WALK_RADSEC_PER_SQRT_S**2 * dt))
-
-        deviation = math.sqrt(float(force @ force)) - GRAVITY_MSEC2
-        self._shake += (deviation * deviation - self._shake) * min(1.0, dt / 0.5)
-        self._force_sum = self._force_sum + level_force
-        self._rate_square_sum += float(rate @ rate)
-        self._blocks += 1
-        if self._blocks == BLOCKS_PER_CORRECTION:
-            self._correct()
-            self._force_sum, self._rate_square_sum, self._blocks = np.zeros(3), 0.0, 0
 
     def _correct(self) -> None:
         """The mean specific force of 50 ms should point up; its noise is what the body does, not the sensor's."""
@@ -269,6 +288,17 @@ def rotation(vector_rad: F64) -> F64:
         [c * x * y + s * z, 1.0 - c * (x * x + z * z), c * y * z - s * x],
         [c * x * z - s * y, c * y * z + s * x, 1.0 - c * (x * x + y * y)],
     ])
+
+
+def _rotations(vectors_rad: F64) -> F64:
+    """[N, 3, 3] of rotation vectors [N, 3], each as ``rotation``."""
+    half_turns = np.sqrt((vectors_rad * vectors_rad).sum(axis=1))[:, None, None] / math.pi
+    s, c = np.sinc(half_turns), 0.5 * np.sinc(0.5 * half_turns) ** 2  # sin(a) / a, (1 - cos(a)) / a^2
+    x, y, z = vectors_rad.T
+    K = np.zeros((len(vectors_rad), 3, 3))
+    K[:, 0, 1], K[:, 0, 2], K[:, 1, 2] = -z, y, -x
+    K -= K.transpose(0, 2, 1)
+    return np.asarray(np.eye(3) + s * K + c * (K @ K))
 
 
 def _believable(batch: ImuBatch) -> NDArray[np.bool_]:

@@ -177,12 +177,16 @@ def _fill(stripe: _Stripe, disparity: F32, known: Mask, first: float, last: floa
 
 def _disparities(first: _End | None, last: _End | None) -> tuple[float, float] | None:
     """At its first and last column, None where it isn't found in the right image, or isn't before what is behind."""
+    alone = [None if end is None else end.alone() for end in (first, last)]
     if first is not None and last is not None:
         together = _together(first, last)
-        if together is not None:
+        # What fits both ends half as well may fit neither: an end that is sure isn't overruled by one that isn't.
+        if together is not None and all(
+            at is None or abs(at - both) <= PEAK_PX for at, both in zip(alone, together, strict=True)
+        ):
             return together
     # One end is enough, if it is sure: the other may be out of view, or hidden in one image.
-    sure = [at for end in (first, last) if end is not None and (at := end.alone()) is not None]
+    sure = [at for at in alone if at is not None]
     if not sure or max(sure) > (1.0 + MOST_SLANT) * min(sure):
         return None
     return min(sure), min(sure)

@@ -52,9 +52,9 @@ class Strip:
 
 
 def look_at_floor(rays: LevelRays, floor: Floor, here: Here) -> Strip:
-    down = rays.visible & (rays.directions[2] < -0.05)
-    v = rays.directions[:, down]  # [3, N]
-    q = rays.inverse_rho[down]
+    top = _first_row_down(rays)
+    v = rays.directions[:, top:]  # [3, R, C]
+    down = rays.visible[top:] & (v[2] < -0.05)
     origin_z = rays.origin_m[2] - floor.z_m  # the camera is the floor's reference point
     q_floor = (-v[2] + np.float32(floor.slope_x) * v[0] + np.float32(floor.slope_y) * v[1]) / np.float32(origin_z)
     rho = 1.0 / np.maximum(q_floor, 1e-3)
@@ -64,9 +64,9 @@ def look_at_floor(rays: LevelRays, floor: Floor, here: Here) -> Strip:
     ahead, left = c * dx + s * dy, c * dy - s * dx
     lane = np.floor((left + CORRIDOR_HALF_WIDTH_M) * (LANES / (2 * CORRIDOR_HALF_WIDTH_M))).astype(np.int32)
     row = (ahead / ROW_M).astype(np.int32)
-    inside = (lane >= 0) & (lane < LANES) & (ahead > 0) & (row < ROWS)
-    cell = (lane * ROWS + row)[inside]
-    q, v, q_floor = q[inside], v[:, inside], q_floor[inside]
+    inside = down & (lane >= 0) & (lane < LANES) & (ahead > 0) & (row < ROWS)
+    cell = (lane * ROWS + row)[inside]  # [N]
+    q, q_floor = rays.inverse_rho[top:][inside], q_floor[inside]
     known = np.isfinite(q)
     # Height of the measured point over the floor: the ray climbs (q_floor - q) / q_floor of the way.
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -82,6 +82,12 @@ def look_at_floor(rays: LevelRays, floor: Floor, here: Here) -> Strip:
     n = count(known)
     mean = count(known, np.clip(height, DEEPEST_M, HIGHEST_M)) / np.maximum(n, 1.0)
     return Strip(count(everything), n, count(on_floor), mean)
+
+
+def _first_row_down(rays: LevelRays) -> int:
+    """Rows above it see no floor."""
+    down = rays.directions[2].min(axis=1) < -0.05
+    return int(np.argmax(down)) if down.any() else len(down)
 
 
 def floor_seen_to_m(strip: Strip) -> float:
