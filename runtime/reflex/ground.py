@@ -35,6 +35,7 @@ NEAR_M = 4.0  # ground beyond moves nothing
 REACHES_M = (1.5, 2.2, 3.0, NEAR_M)
 STEPS_M = 0.4
 BLOCK = 4  # rays along each side of a block: 8 px, about one matching window
+SLOPE_BLOCKS, USUAL_NOISE_PX = 2, 0.35  # how far apart two blocks are that tell a slope: the noisier, the farther
 GATE_SIGMAS = 2.5
 # Errors that averaging over blocks doesn't remove: calibration bends disparity by about a tenth of a pixel.
 SYSTEMATIC_SD = np.array([0.006, math.radians(0.15), math.radians(0.15)])
@@ -262,7 +263,8 @@ def _blocks(rays: LevelRays) -> _Blocks:
         [_block_sums(np.where(valid, d[top:bottom, :right], np.float32(0.0))) / n for d in rays.directions]
     )
     full = count >= BLOCK * BLOCK // 2
-    ratio, ratio_sd = _slope_ratio(q_mean, v_mean[2], full, rays.sd_inverse)
+    apart = round(SLOPE_BLOCKS * rays.sd_inverse / (USUAL_NOISE_PX * rays.pixel_px))
+    ratio, ratio_sd = _slope_ratio(q_mean, v_mean[2], full, rays.sd_inverse, apart)
     use = full & (v_mean[2] < STEEPEST_DOWN)
     return _Blocks(v_mean[:, use].T.astype(np.float64), q_mean[use].astype(np.float64), ratio[use], ratio_sd[use])
 
@@ -278,14 +280,14 @@ def _block_sums(x: F32) -> F32:
     return wide
 
 
-def _slope_ratio(q: F64, v_z: F64, full: Mask, sd_inverse: float) -> tuple[F64, F64]:
-    """Per block [r, c]: how inverse rho changes towards the block two below (above, in the last rows), and its sd.
+def _slope_ratio(q: F64, v_z: F64, full: Mask, sd_inverse: float, apart: int) -> tuple[F64, F64]:
+    """Per block [r, c]: how inverse rho changes towards the block so many below (above, in the last rows), and its sd.
 
     1 for a horizontal surface, 0 for a wall; sd is infinite where there is no such block.
     """
-    other = np.minimum(np.arange(len(q)) + 2, len(q) - 1)
-    other[-2:] = np.maximum(np.arange(len(q)) - 2, 0)[-2:]
-    if len(q) < 3:
+    other = np.minimum(np.arange(len(q)) + apart, len(q) - 1)
+    other[-apart:] = np.maximum(np.arange(len(q)) - apart, 0)[-apart:]
+    if len(q) <= apart:
         return np.ones_like(q), np.full_like(q, np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
         expected = q * (v_z[other] / v_z - 1.0)
