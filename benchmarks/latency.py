@@ -58,9 +58,6 @@ class Measured:
 
     def walk(self, walk: Walk, events: list[AnyEvent], offset_ns: int) -> None:
         """Take in the log of one walk; ``offset_ns``: session time of a capture less its device time."""
-        truth = truth_of(str(walk.seed), walk.options)
-        told: set[int] = set()
-        alerts: dict[float, tuple[Alerted, TrueObstacle]] = {}  # by bearing, which its tone has too
         for e in events:
             match e:
                 case SceneChanged():
@@ -68,21 +65,37 @@ class Measured:
                     self.add("capture to scene", (e.t_ns - e.scene.device_ns - offset_ns) / MS)
                 case FrameSkipped():
                     self.skipped += 1
-                case Alerted() if (thing := about(e, truth)) is not None and thing.index not in told:
-                    if _ahead(thing, e, truth):
-                        told.add(thing.index)
-                        alerts[e.bearing_deg] = e, thing
-                case SoundStarted(utterance_id=None, bearing_deg=float(bearing)) if bearing in alerts:
-                    alert, thing = alerts.pop(bearing)
-                    whole = (e.audible_ns - alert.first_rule_device_ns - offset_ns) / MS
-                    to_confirm = (alert.device_ns - alert.first_rule_device_ns) / MS
-                    self.hazards.append(whole)
-                    self.add("alert to heard", (e.audible_ns - alert.t_ns) / MS)
-                    self.add("frames to confirm", to_confirm)
-                    if whole > PROMISED_P95_MS:
-                        self.slow.append(f"{walk.uri} {thing.kind} at {alert.distance_m:.1f} m: {whole:.0f} ms, "
-                                         f"{to_confirm:.0f} of it to confirm")  # fmt: skip
-        self.unheard += len(alerts)
+        tones = {e.source_device_ns: e for e in reversed(events) if isinstance(e, SoundStarted) and not e.utterance_id}
+        for thing, alert in _first_alerts(events, truth_of(str(walk.seed), walk.options)):
+            tone = tones.get(alert.device_ns)
+            if tone is None:
+                self.unheard += 1
+                continue
+            whole = (tone.audible_ns - alert.first_rule_device_ns - offset_ns) / MS
+            to_confirm = (alert.device_ns - alert.first_rule_device_ns) / MS
+            self.hazards.append(whole)
+            self.add("alert to heard", (tone.audible_ns - alert.t_ns) / MS)
+            self.add("frames to confirm", to_confirm)
+            if whole > PROMISED_P95_MS:
+                self.slow.append(f"{walk.uri} {thing.kind} at {alert.distance_m:.1f} m: {whole:.0f} ms, "
+                                 f"{to_confirm:.0f} of it to confirm")  # fmt: skip
+
+
+def _first_alerts(events: list[AnyEvent], truth: Truth) -> Iterator[tuple[TrueObstacle, Alerted]]:
+    """Each hazard and each track once: the first alert of the track that was about it, however far off its distance."""
+    told: set[int] = set()
+    tracks: set[int] = set()
+    first: dict[int, Alerted] = {}
+    for e in events:
+        if not isinstance(e, Alerted):
+            continue
+        first.setdefault(e.obstacle_id, e)
+        thing = about(e, truth)
+        if thing is None or thing.index in told or e.obstacle_id in tracks or not _ahead(thing, e, truth):
+            continue
+        told.add(thing.index)
+        tracks.add(e.obstacle_id)
+        yield thing, first[e.obstacle_id]
 
 
 def _ahead(thing: TrueObstacle, alert: Alerted, truth: Truth) -> bool:

@@ -207,7 +207,7 @@ class AttitudeFilter:
         assert self._R is not None
         dt = np.diff(ends_ns, prepend=self._history[-1].device_ns) / 1e9
         turn = (rate - self._bias) * dt[:, None]
-        turned, half_turned = np.split(_rotations(np.concatenate([turn, turn / 2])), 2)
+        turned, half_turned = np.split(rotations(np.concatenate([turn, turn / 2])), 2)
         before, after = np.empty_like(turned), np.empty_like(turned)
         R = self._R
         for i in range(len(dt)):
@@ -290,7 +290,7 @@ def rotation(vector_rad: F64) -> F64:
     ])
 
 
-def _rotations(vectors_rad: F64) -> F64:
+def rotations(vectors_rad: F64) -> F64:
     """[N, 3, 3] of rotation vectors [N, 3], each as ``rotation``."""
     half_turns = np.sqrt((vectors_rad * vectors_rad).sum(axis=1))[:, None, None] / math.pi
     s, c = np.sinc(half_turns), 0.5 * np.sinc(0.5 * half_turns) ** 2  # sin(a) / a, (1 - cos(a)) / a^2

@@ -125,18 +125,19 @@ class _End:
         return at if at is not None and self.before(at) else None
 
 
-def fill_bars(left: U8, right: U8, disparity: F32, known: Mask, rows: int, baseline_m: float) -> None:
-    """Give the bars in the first ``rows`` rows their disparity, in place."""
+def fill_bars(left: U8, right: U8, disparity: F32, known: Mask, rows: int, baseline_m: float) -> Mask:
+    """Give the bars in the first ``rows`` rows their disparity, in place; tells which pixels got one."""
+    filled = np.zeros(known.shape, bool)
     runs = _runs(left[:rows])
     if not len(runs):
-        return
+        return filled
     first, first_seen = _edges(runs, left[:rows], runs.first, -1)
     last, last_seen = _edges(runs, left[:rows], runs.last, 1)
     runs = _Runs(first, last, runs.offset, runs.slope, runs.thick)
     chosen = (first_seen | last_seen) & (last - first >= SLENDER * (runs.thick + 2.0))
     runs, first_seen, last_seen = runs.where(chosen), first_seen[chosen], last_seen[chosen]
     if not len(runs):
-        return
+        return filled
     at_first = _likeness(runs, left, right, runs.first, 1, first_seen)  # [N, SHIFTS], -1 where not seen
     at_last = _likeness(runs, left, right, runs.last, -1, last_seen)
     best_first, best_last = at_first.max(axis=1), at_last.max(axis=1)
@@ -148,10 +149,11 @@ def fill_bars(left: U8, right: U8, disparity: F32, known: Mask, rows: int, basel
         b = _End(at_last[i], _beyond(stripe, disparity, known, stripe.last, -1)) if best_last[i] > -1.0 else None
         ends = _disparities(a, b)
         if ends is not None and _is_bar(stripe, baseline_m / max(ends)):
-            _fill(stripe, disparity, known, *ends)
+            _fill(stripe, disparity, known, filled, *ends)
+    return filled
 
 
-def _fill(stripe: _Stripe, disparity: F32, known: Mask, first: float, last: float) -> None:
+def _fill(stripe: _Stripe, disparity: F32, known: Mask, filled: Mask, first: float, last: float) -> None:
     """Unless it is not before what is measured around it."""
     middle, slant = 0.5 * (first + last), last - first
     usual = (USUAL_SLANT * middle) ** 2
@@ -168,11 +170,11 @@ def _fill(stripe: _Stripe, disparity: F32, known: Mask, first: float, last: floa
         there = measured[beside][seen[beside]]
         if len(there) and not _before(middle, float(np.median(there))):
             return
-    filled = np.broadcast_to(middle + ((columns - stripe.first) / max(len(columns) - 1, 1) - 0.5) * slant, rows.shape)
-    at = own[:, None] & ok & ~(seen & (measured > filled))
+    own_px = np.broadcast_to(middle + ((columns - stripe.first) / max(len(columns) - 1, 1) - 0.5) * slant, rows.shape)
+    at = own[:, None] & ok & ~(seen & (measured > own_px))
     c = np.broadcast_to(columns, rows.shape)[at]
-    disparity[rows[at], c] = filled[at]
-    known[rows[at], c] = True
+    disparity[rows[at], c] = own_px[at]
+    known[rows[at], c] = filled[rows[at], c] = True
 
 
 def _disparities(first: _End | None, last: _End | None) -> tuple[float, float] | None:

@@ -34,6 +34,8 @@ FACE_M = 0.03  # as LOWEST_OBSTACLE_M, for where a thing is rather than whether
 FEWEST_POINTS = 4  # in a cell and its neighbours in range
 FEWEST_POINTS_IN_ALL = 10
 HINT = 0.5  # of what a cell needs, to be worth remembering until the next look
+RAISED_M = 0.5 * LOWEST_OBSTACLE_M  # average height of the face of the lowest thing that matters
+FEWEST_RAISED, TOGETHER = 8, 6.0  # points; so many of them err together
 SMALLEST_M2 = 0.015  # of frontal surface: slivers at the edges of what is near are stereo's
 THINNEST_M = 0.04  # a bar as thick as this across a cell's width is enough
 LOW_SHARE = 0.3  # of a cell's points below knee height that must be above the floor: else it is the floor's noise
@@ -46,6 +48,8 @@ STRAY_SHARE = 0.03
 THIN_M = 0.25
 HANGS_M = 0.3  # a lower one may reach down to the floor, whose noise is cut off
 FAT_RAD = 0.007  # a row and a half: matching windows see that much beyond an edge
+COMMON_SHARE = 0.1  # of the variance of one column's depth, common to all
+ALONE_M, ALONE_SHARE = 0.15, 2.0  # a bar has nothing above and below to be matched by
 DEEP_M = 0.6  # how far behind its front an obstacle's height is taken from
 SOLID_POINTS = 150  # evidence that needs no second look when it is near
 
@@ -69,10 +73,6 @@ class Sighting:
     points: int
     whole: bool  # seen from edge to edge: its centre means something over time
     front: Front | None = None  # level frame; of its part in the corridor if any
-
-    @property
-    def solid(self) -> bool:
-        return self.points >= SOLID_POINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,9 @@ def _grid(field: Field) -> _Grid:
     lifted = field.height_m - (NOISE_SIGMAS * field.sd_height_m + FLOOR_SIGMAS * field.sd_floor_m)
     stands = inside & (lifted > LOWEST_OBSTACLE_M) & (field.height_m < BAND_TOPS_M[Band.HEAD] + 0.03)
     knee = np.float32(BAND_TOPS_M[Band.GROUND])
-    low_all = np.bincount(cell[inside & (field.height_m < knee)], minlength=shape[0] * bins).reshape(shape)
+    low_down = inside & (field.height_m < knee)
+    low_cell = cell[low_down]
+    low_all = np.bincount(low_cell, minlength=shape[0] * bins).reshape(shape)
 
     at, area = cell[stands], field.area_m2[stands]
     height_bin = np.clip(field.height_m[stands] * np.float32(1 / HEIGHT_STEP_M), 0, HEIGHT_BINS - 1).astype(np.int32)
@@ -169,13 +171,20 @@ def _grid(field: Field) -> _Grid:
         above_noise = near_low >= share * LOW_SHARE * near_low_all
         return np.asarray(enough & ((near_tall >= share * FEWEST_POINTS) | above_noise))
 
+    def raised() -> Mask:
+        """Where all that is low, on average, lies higher than the floor's noise: a low thing that few points show."""
+        n = np.maximum(near_low_all, 1.0)
+        mean = _over_range(total(low_cell, (field.height_m - FLOOR_SIGMAS * field.sd_floor_m)[low_down])) / n
+        sd = _over_range(total(low_cell, field.sd_height_m[low_down])) / n * np.sqrt(TOGETHER / n)
+        return np.asarray((near_low_all >= FEWEST_RAISED) & (mean - NOISE_SIGMAS * sd > RAISED_M))
+
     occupied = standing(1.0)
     # Where a low thing is has to be told from its face too, not from its top alone, which reaches further back.
     face = inside & (lifted > FACE_M) & (field.height_m < BAND_TOPS_M[Band.HEAD] + 0.03)
     at, area = cell[face], field.area_m2[face]
     return _Grid(
         points, total(at, area), total(at, area / field.range_m[face]), total(at, area * field.bearing_rad[face]),
-        heights, occupied, standing(HINT) & ~occupied, edges,
+        heights, occupied, (standing(HINT) | raised()) & ~occupied, edges,
     )
 
 
@@ -282,13 +291,14 @@ def _sighting(
     face_x, face_y = here.to_level(face.x_m, face.y_m)
     weight = front.points / front.points.sum()
     cx, cy = here.to_level(float(weight @ front.ahead_m), float(weight @ front.left_m))
+    common = ALONE_SHARE if top - bottom < ALONE_M else COMMON_SHARE
     across = math.atan2(left, ahead)
     side = front.left_m * math.cos(across) - front.ahead_m * math.sin(across)
     cell = distance * BEARING_STEP_RAD
     edge = front.column[0] <= 1 or front.column[-1] >= BEARING_BINS - 2
     return Sighting(
         thing=Thing.OBSTACLE, band=band_of(bottom), x_m=x, y_m=y, distance_m=distance,
-        distance_sd_m=distance**2 * sd_inverse * math.sqrt(0.1 + 1.0 / len(front.label)) + 0.02,
+        distance_sd_m=distance**2 * sd_inverse * math.sqrt(common + 1.0 / len(front.label)) + 0.02,
         bearing_sd_rad=0.5 * BEARING_STEP_RAD + slide / max(distance, 0.3),
         centre_x_m=cx, centre_y_m=cy, width_m=float(np.ptp(side)) + cell, top_m=top, bottom_m=bottom,
         points=points, whole=whole and not edge,

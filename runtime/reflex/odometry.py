@@ -108,7 +108,7 @@ class Odometry:
             self._batches.append(batch)
 
     def rest(self) -> None:
-        """What the newest view tells of the motion, outside the path to the wearer; left out, ``step`` does it first."""
+        """What the newest view tells of the motion, outside the path to the wearer; else ``step`` does it first."""
         pending, self._pending = self._pending, None
         if pending is None:
             return

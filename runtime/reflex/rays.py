@@ -29,6 +29,7 @@ class LevelRays:
     directions: F32  # [3, R, C] level-frame metres per metre of rho
     inverse_rho: F32  # [R, C] 1/m, NaN where unknown
     visible: Mask  # [R, C] depth was possible there
+    by_ends: Mask  # [R, C] measured by the two ends of a plain bar
     sd_inverse: float  # one sigma of inverse_rho, 1/m
     pixel_px: float  # inverse_rho of one pixel of disparity, 1/m
     pixel_rad2: float  # solid angle that one kept pixel stands for (before the obliquity of its column)
@@ -49,12 +50,18 @@ class LevelRays:
             directions=ahead[:, :, None] + across[:, None, :],
             inverse_rho=1.0 / view.rho_m[::STRIDE, ::STRIDE],
             visible=view.visible[::STRIDE, ::STRIDE],
+            by_ends=view.by_ends[::STRIDE, ::STRIDE],
             sd_inverse=view.disparity_sd_px * per_px,
             pixel_px=per_px,
             pixel_rad2=float((phi[0] - phi[-1]) / (len(phi) - 1) * (tan[-1] - tan[0]) / (len(tan) - 1)),
             phi_rad=phi,
             tan_x=tan,
         )
+
+    def bars_m(self) -> F64:
+        """[N, 2] where plain bars are, seen from above."""
+        rho = 1.0 / self.inverse_rho[self.by_ends]
+        return np.asarray((self.directions[:2, self.by_ends] * rho).T + self.origin_m[:2], dtype=np.float64)
 
     def pixels_of(self, points: F64) -> tuple[I64, I64, F64, Mask]:
         """Level points [..., 3] -> (row, column, inverse rho in 1/m, whether depth was possible there), each [...].

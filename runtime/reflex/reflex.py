@@ -75,7 +75,7 @@ class Reflex:
         return scene
 
     def rest(self) -> None:
-        """What the next pair gains from and this one needn't wait for: how far the head moved, how the glasses are bent."""
+        """What the next pair gains from and this one needn't wait for: how the head moved, how the glasses are bent."""
         if self.last_view is not None:
             self._odometry.rest()
             self._stereo.learn()

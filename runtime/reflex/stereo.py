@@ -128,8 +128,10 @@ class StereoMatcher:
         )
         known &= self._left_inside[rows] > 0
         known &= sixteenths >= LOWEST_DISPARITY * 16
-        if not pair.dark:
-            fill_bars(left, right, disparity, known, HEAD_ROWS, r.baseline_m)
+        if pair.dark:
+            by_ends = np.zeros(known.shape, bool)
+        else:
+            by_ends = fill_bars(left, right, disparity, known, HEAD_ROWS, r.baseline_m)
         disparity[~known] = np.nan
         disparity = disparity[:, DISPARITIES:]
         rho = np.float32(r.focal_px * r.baseline_m) / np.maximum(disparity, np.float32(LEAST_DISPARITY_PX))
@@ -138,6 +140,7 @@ class StereoMatcher:
             image=pair.left[:, DISPARITIES:],
             rho_m=np.asarray(rho, dtype=np.float32),
             visible=r.visible[rows],
+            by_ends=by_ends[:, DISPARITIES:],
             phi_rad=r.phi_rad[rows],
             tan_x=r.tan_x,
             focal_px=r.focal_px,

@@ -1,10 +1,10 @@
 """Obstacles over time: which of this frame's sightings is which, what moves, what is still there though out of view.
 
 A track holds its nearest point in the level frame, so that it stays put while the wearer walks and turns. It is
-confirmed by two of three looks (of the first, half the evidence will do), kept with growing uncertainty while out of
-view, and forgotten when rays pass through its place, by age, or behind the wearer. It moves only when that is
-established: odometry errs for all things alike, and a chair that walks would be told. Knows no pixels beyond asking the
-rays what they saw. Metres, level frame.
+confirmed by two of three looks (of the first, half the evidence will do; a plain bar whose ends both cameras saw needs
+one), kept with growing uncertainty while out of view, and forgotten when rays pass through its place, by age, or behind
+the wearer. It moves only when that is established: odometry errs for all things alike, and a chair that walks would be
+told. Knows no pixels beyond asking the rays what they saw. Metres, level frame.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from handrail.runtime.reflex.field import Here
 from handrail.runtime.reflex.front import Front
 from handrail.runtime.reflex.ground import Floor
 from handrail.runtime.reflex.motion import Motion
-from handrail.runtime.reflex.obstacles import BEARING_STEP_RAD, Sighting, band_of
+from handrail.runtime.reflex.obstacles import BEARING_STEP_RAD, SOLID_POINTS, Sighting, band_of
 from handrail.runtime.reflex.probes import along_across
 from handrail.runtime.reflex.rays import LevelRays
 from handrail.runtime.scene import Band, Obstacle, Thing
@@ -33,7 +33,7 @@ NS_PER_S = 1_000_000_000
 GATE = 12.0  # squared sigmas
 SAME_BOTTOM_M = 0.15
 EDGE_LOOKS = 3  # a false "Stop. Step down." costs more trust than a tenth of a second costs way
-NEAR_M = 2.0  # a solid sighting this near needs no second look
+NEAR_M = 2.0  # a solid sighting this near needs no second look; one twice as solid none anywhere
 HINT_S, HINT_NEAR_M, FEWEST_HINTS = 0.25, 0.15, 3
 FORGET_S = 8.0  # unseen, out of view
 REMEMBER_LOOK_S = 0.4  # what was hardly seen is hardly remembered: stereo's ghosts live for two or three looks
@@ -111,11 +111,12 @@ class Tracks:
                     bottom_seen=bool(grounded[seen]), front_seen=bool(fronted[seen]), sides_seen=bool(sided[seen]),
                 )
         taken = set(pairs.values())
+        bars_m = rays.bars_m()
         states = probes.look_through([t for t in self._tracks if t.last_ns != now_ns], rays, strip, floor, here)
         self._tracks = [t for t in self._tracks if self._keep(t, states.get(t.id), here, now_ns, walking)]
         for i, sighting in enumerate(sightings):
             if i not in taken:
-                self._start(sighting, here, now_ns)
+                self._start(sighting, bars_m, here, now_ns)
         self._hints = now_ns, hints
 
     def predict(self, pose: Pose) -> None:
@@ -206,7 +207,7 @@ class Tracks:
         enough = t.looks >= (EDGE_LOOKS if s.thing is Thing.DROP_OFF else 2) and sum(t.recent) >= 2
         t.confirmed = t.confirmed or enough or _needs_no_second_look(s)
 
-    def _start(self, s: Sighting, here: Here, now_ns: int) -> None:
+    def _start(self, s: Sighting, bars_m: F64, here: Here, now_ns: int) -> None:
         R = _sighting_cov(s, here)
         centre, centre_cov = _centre(s, here)
         bands = dict.fromkeys(Band, 0.0)
@@ -215,7 +216,7 @@ class Tracks:
             id=self._next_id, thing=s.thing, at=np.array([s.x_m, s.y_m]), cov=R,
             motion=Motion(centre, centre_cov), first_ns=now_ns, last_ns=now_ns,
             width_m=s.width_m, top_m=s.top_m, bottom_m=s.bottom_m, bands=bands, front=s.front,
-            confirmed=_needs_no_second_look(s) or self._hinted(s, here, now_ns),
+            confirmed=_needs_no_second_look(s) or self._hinted(s, here, now_ns) or _lies_on(s, bars_m, here),
         )
         self._next_id += 1
         self._tracks.append(track)
@@ -223,12 +224,7 @@ class Tracks:
     def _hinted(self, s: Sighting, here: Here, now_ns: int) -> bool:
         """Whether the look before had half the evidence for an obstacle here."""
         looked_ns, hints = self._hints
-        if s.thing is not Thing.OBSTACLE or now_ns - looked_ns > HINT_S * NS_PER_S:
-            return False
-        along, across = along_across(np.array([s.x_m, s.y_m]), here)
-        off = hints - [s.x_m, s.y_m]
-        near = np.abs(off @ along) < HINT_NEAR_M + 2.0 * s.distance_sd_m
-        return int((near & (np.abs(off @ across) < HINT_NEAR_M)).sum()) >= FEWEST_HINTS
+        return now_ns - looked_ns <= HINT_S * NS_PER_S and _lies_on(s, hints, here)
 
     def _keep(self, t: _Track, state: str | None, here: Here, now_ns: int, walking: bool) -> bool:
         if t.last_ns == now_ns:
@@ -261,7 +257,17 @@ class Tracks:
 
 
 def _needs_no_second_look(s: Sighting) -> bool:
-    return s.thing is Thing.OBSTACLE and s.solid and s.distance_m < NEAR_M
+    return s.thing is Thing.OBSTACLE and s.points >= SOLID_POINTS * (1.0 if s.distance_m < NEAR_M else 2.0)
+
+
+def _lies_on(s: Sighting, places_m: F64, here: Here) -> bool:
+    """Whether the nearest point of an obstacle lies among these places [N, 2]."""
+    if s.thing is not Thing.OBSTACLE:
+        return False
+    along, across = along_across(np.array([s.x_m, s.y_m]), here)
+    off = places_m - [s.x_m, s.y_m]
+    near = np.abs(off @ along) < HINT_NEAR_M + 2.0 * s.distance_sd_m
+    return int((near & (np.abs(off @ across) < HINT_NEAR_M)).sum()) >= FEWEST_HINTS
 
 
 def _could_walk(s: Sighting) -> bool:

@@ -98,6 +98,7 @@ def reduced(view: DepthView, most_px: int) -> DepthView:
     return DepthView(
         device_ns=view.device_ns, image=image.copy(),
         rho_m=view.rho_m[:rows:step, :columns:step].copy(), visible=view.visible[:rows:step, :columns:step].copy(),
+        by_ends=view.by_ends[:rows:step, :columns:step].copy(),
         phi_rad=view.phi_rad[:rows].reshape(-1, step).mean(axis=1),
         tan_x=view.tan_x[:columns].reshape(-1, step).mean(axis=1),
         focal_px=view.focal_px / step, baseline_m=view.baseline_m, disparity_sd_px=view.disparity_sd_px / step,

@@ -88,8 +88,8 @@ class Stereo:
         depth = np.where(missing, np.nan, FOCAL_PX * BASELINE_M / np.maximum(disparity, 1e-3)).astype(np.float32)
         return DepthView(
             device_ns=round(t_s * NS_PER_S), image=np.zeros(rho.shape, np.uint8), rho_m=depth,
-            visible=np.ones(rho.shape, bool), phi_rad=phi_rad, tan_x=tan_x, focal_px=FOCAL_PX, baseline_m=BASELINE_M,
-            disparity_sd_px=self.disparity_sd_px, T_device_rect=np.eye(4),
+            visible=np.ones(rho.shape, bool), by_ends=np.zeros(rho.shape, bool), phi_rad=phi_rad, tan_x=tan_x,
+            focal_px=FOCAL_PX, baseline_m=BASELINE_M, disparity_sd_px=self.disparity_sd_px, T_device_rect=np.eye(4),
         )
 
     def _spoil(self, disparity: F64) -> F64:

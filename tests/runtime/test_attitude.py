@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from world_looks import Batches, corridor, truth, walked
 
-from handrail.runtime.reflex.attitude import GRAVITY_MSEC2, AttitudeFilter, rotation
+from handrail.runtime.reflex.attitude import GRAVITY_MSEC2, AttitudeFilter, rotation, rotations
 from handrail.streams.samples import ImuBatch
 from handrail.streams.world.scenario import load_rig
 from handrail.streams.world.truth import Truth
@@ -115,6 +115,11 @@ def test_setting_off_from_rest_does_not_tilt_the_world() -> None:
     a = f.at(2_990_000_000)
     assert a is not None
     assert math.degrees(math.acos(a.R_level_device[2, 2])) < 1.0
+
+
+def test_many_rotations_at_once_are_the_same_rotations() -> None:
+    vectors = np.vstack([np.random.default_rng(0).normal(size=(40, 3)), np.zeros(3), [1e-13, 0.0, 0.0], [0, 0, 7.0]])
+    np.testing.assert_allclose(rotations(vectors), [rotation(v) for v in vectors], atol=1e-12)
 
 
 @settings(max_examples=30, deadline=None)

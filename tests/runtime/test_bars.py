@@ -72,7 +72,7 @@ def test_a_plain_gap_between_two_near_things_does_not_come_forward() -> None:
 
 def test_a_wall_without_bars_stays_as_it_was_measured() -> None:
     left, right, disparity, known = seen([])
-    fill_bars(left, right, disparity, known, ROWS, BASELINE_M)
+    assert not fill_bars(left, right, disparity, known, ROWS, BASELINE_M).any()
     assert (disparity == WALL_PX).all()
 
 
@@ -80,8 +80,9 @@ def test_a_bar_where_nothing_was_measured_becomes_known() -> None:
     rows, columns = slice(50, 58), slice(140, 270)
     left, right, disparity, known = seen([(rows, columns, 14, 220)])
     known[rows, columns] = False
-    fill_bars(left, right, disparity, known, ROWS, BASELINE_M)
+    filled = fill_bars(left, right, disparity, known, ROWS, BASELINE_M)
     assert known[rows, columns].mean() > 0.8
+    assert (filled == (disparity != WALL_PX)).all(), "it tells which pixels it gave a disparity"
 
 
 def test_what_was_measured_nearer_than_the_bar_stays() -> None:

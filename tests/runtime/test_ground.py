@@ -49,6 +49,13 @@ def test_the_floor_is_known_from_the_second_frame_on_to_two_centimetres(eye_heig
     assert abs(height_at(rest[-1], 4.0)) < 0.06
 
 
+def test_the_noisier_depth_of_dusk_hides_no_floor() -> None:
+    for seed in range(3):
+        found = floors([floor_to(), WALL], seconds=1.0, stereo=Stereo(seed, disparity_sd_px=0.8, holes=0.3))
+        assert all(f.known for f in found[3:])
+        assert abs(height_at(found[-1], 0.0)) < 0.05
+
+
 def test_a_floor_is_not_believed_before_gravity_is() -> None:
     found = floors([floor_to(), WALL], seconds=1.2, gravity_after_s=0.5)
     assert not any(f.known for f in found[:5])

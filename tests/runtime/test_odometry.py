@@ -192,6 +192,32 @@ def test_a_long_loss_of_sight_leaves_the_speed_unknown_and_sight_brings_it_back(
     assert np.linalg.norm(poses[-1].velocity_msec) > 0.5
 
 
+def test_a_pose_does_not_wait_for_its_own_frame_and_hardly_changes_by_it() -> None:
+    walk, views = walked(*TURNING), looks(*TURNING)
+    seen, unseen = run(walk, views[:20])[-1], run(walk, views[:20], blind=range(19, 20))[-1]
+    assert np.array_equal(seen.device_in_level_m, unseen.device_in_level_m)
+    seen, unseen = run(walk, views[:21])[-1], run(walk, views[:21], blind=range(19, 20))[-1]
+    assert 0.0 < np.linalg.norm(seen.device_in_level_m - unseen.device_in_level_m) < 0.02, "the next one's does"
+
+
+def test_left_out_rest_is_made_up_for() -> None:
+    """Whether it is called matters to nobody but the wearer, who would wait."""
+    walk, views = walked(*TURNING), looks(*TURNING)[:12]
+    rested, left_out = Odometry(walk.rig), Odometry(walk.rig)
+    for odometry in (rested, left_out):
+        fed = 0
+        for view in views:
+            fed = feed(odometry, walk, fed, view.device_ns)
+            pose = odometry.step(view.device_ns, view)
+            if odometry is rested:
+                odometry.rest()
+        assert pose is not None
+    assert pose.source == "stereo"
+    both = [odometry.step(views[-1].device_ns + 1, None) for odometry in (rested, left_out)]
+    assert both[0] is not None and both[1] is not None
+    np.testing.assert_allclose(both[0].velocity_msec, both[1].velocity_msec, atol=0.02)
+
+
 def test_without_an_imu_and_without_vio_there_is_no_pose() -> None:
     odometry = Odometry(walked(*TURNING).rig)
     assert odometry.step(looks(*TURNING)[3].device_ns, looks(*TURNING)[3]) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from synthetic_depth import EYE_IN_DEVICE_M, Box, Eye, Stereo, floor_to, pose_of
 from handrail.runtime.reflex.heading import NECK_IN_CPF_M, Travel
 from handrail.runtime.reflex.motion import Motion
 from handrail.runtime.reflex.surroundings import Surroundings
-from handrail.runtime.scene import FrameQuality, Obstacle, Scene, Thing
+from handrail.runtime.scene import Band, FrameQuality, Obstacle, Scene, Thing
 
 USABLE = FrameQuality(100.0, 40.0, 1.0, True, None)
 FAR_WALL = Box((9.0, -9.0, 0.0), (10.0, 9.0, 3.0))
@@ -76,8 +77,27 @@ def test_half_the_evidence_in_the_look_before_saves_the_second_look() -> None:
     assert not hinted([hint], pause_s=0.6), "too long ago"
 
 
+@pytest.mark.parametrize(("by_ends", "confirmed"), [(True, True), (False, False)])
+def test_a_plain_bar_measured_by_its_ends_needs_no_second_look(by_ends: bool, confirmed: bool) -> None:
+    around, bar = Surroundings(T_DEVICE_CPF), Box((3.0, -0.6, 1.6), (3.1, 0.6, 1.68))
+    walk(lambda _: [], lambda _: Eye(), 1.0, surroundings=around)
+    view = Stereo().look([floor_to(), FAR_WALL, bar], Eye(), 1.0)
+    ends = (view.rho_m < 4.0) & (view.phi_rad + math.radians(Eye().pitch_deg) > 0.0)[:, None]
+    scene = around.see(dataclasses.replace(view, by_ends=ends & by_ends), pose_of(Eye(), 1.0), USABLE)
+    (seen,) = [o for o in scene.obstacles if o.band is Band.HEAD and o.seen_from(scene.wearer)[0] < 4.0]
+    assert seen.confirmed is confirmed
+
+
+def test_what_is_twice_as_solid_needs_no_second_look_farther_off() -> None:
+    around = Surroundings(T_DEVICE_CPF)
+    walk(lambda _: [], lambda _: Eye(), 1.0, surroundings=around)
+    (seen,) = near(walk(lambda _: [Box((3.0, -0.4, 0.0), (3.4, 0.4, 1.2))], lambda _: Eye(), 0.1,
+                        surroundings=around, from_s=1.0)[0], 4.0)  # fmt: skip
+    assert seen.looks == 1
+
+
 def test_two_looks_of_three_confirm_though_the_one_between_failed() -> None:
-    box = Box((3.0, -0.25, 0.0), (3.3, 0.25, 0.9))
+    box = Box((3.0, -0.15, 0.0), (3.3, 0.15, 0.5))
     no_match = Box((2.9, -0.8, 0.0), (3.5, 0.8, 1.5), textured=False)
     frames = [[], [], [], [box], [no_match], [box]]
     scenes = walk(lambda t: frames[round(t * 10)], lambda _: Eye(), 0.6)
