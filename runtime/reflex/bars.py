@@ -43,6 +43,7 @@ FIRST_SHARE = 0.5  # of the greatest step: the first such is the end
 SHIFTS = np.arange(4, 46)  # disparities: 0.75 to 7 m
 LEAST_LIKENESS, LEAST_MARGIN = 0.85, 0.04
 BOTH_LIKENESS, BOTH_MARGIN = 1.5, 0.08
+SURE_LIKENESS = 0.95  # of one end: 13 in 1000 such bars lay elsewhere, of those above LEAST_LIKENESS 35
 SLANT_COST = 1.0
 USUAL_SLANT = 0.06  # one sigma of the difference of the ends, relative: 8 degrees of 1.2 m at 3 m
 END_SD_PX = 0.4
@@ -126,18 +127,18 @@ class _End:
 
 
 def fill_bars(left: U8, right: U8, disparity: F32, known: Mask, rows: int, baseline_m: float) -> Mask:
-    """Give the bars in the first ``rows`` rows their disparity, in place; tells which pixels got one."""
-    filled = np.zeros(known.shape, bool)
+    """Give the bars in the first ``rows`` rows their disparity, in place; tells for which pixels it is sure."""
+    sure = np.zeros(known.shape, bool)
     runs = _runs(left[:rows])
     if not len(runs):
-        return filled
+        return sure
     first, first_seen = _edges(runs, left[:rows], runs.first, -1)
     last, last_seen = _edges(runs, left[:rows], runs.last, 1)
     runs = _Runs(first, last, runs.offset, runs.slope, runs.thick)
     chosen = (first_seen | last_seen) & (last - first >= SLENDER * (runs.thick + 2.0))
     runs, first_seen, last_seen = runs.where(chosen), first_seen[chosen], last_seen[chosen]
     if not len(runs):
-        return filled
+        return sure
     at_first = _likeness(runs, left, right, runs.first, 1, first_seen)  # [N, SHIFTS], -1 where not seen
     at_last = _likeness(runs, left, right, runs.last, -1, last_seen)
     best_first, best_last = at_first.max(axis=1), at_last.max(axis=1)
@@ -148,13 +149,15 @@ def fill_bars(left: U8, right: U8, disparity: F32, known: Mask, rows: int, basel
         a = _End(at_first[i], _beyond(stripe, disparity, known, stripe.first, 1)) if best_first[i] > -1.0 else None
         b = _End(at_last[i], _beyond(stripe, disparity, known, stripe.last, -1)) if best_last[i] > -1.0 else None
         ends = _disparities(a, b)
-        if ends is not None and _is_bar(stripe, baseline_m / max(ends)):
-            _fill(stripe, disparity, known, filled, *ends)
-    return filled
+        if ends is not None and _is_bar(stripe, baseline_m / max(ends.first, ends.last)):
+            filled = _fill(stripe, disparity, known, ends.first, ends.last)
+            if ends.sure and filled is not None:
+                sure[filled] = True
+    return sure
 
 
-def _fill(stripe: _Stripe, disparity: F32, known: Mask, filled: Mask, first: float, last: float) -> None:
-    """Unless it is not before what is measured around it."""
+def _fill(stripe: _Stripe, disparity: F32, known: Mask, first: float, last: float) -> tuple[I64, I64] | None:
+    """Rows and columns [N] that it got; None, and nothing is filled, if it is not before what is measured around it."""
     middle, slant = 0.5 * (first + last), last - first
     usual = (USUAL_SLANT * middle) ** 2
     slant *= usual / (usual + 2.0 * END_SD_PX**2)  # bars across the way are square to it, give or take
@@ -169,15 +172,23 @@ def _fill(stripe: _Stripe, disparity: F32, known: Mask, filled: Mask, first: flo
     for beside in (across < -reach - 1, across > reach + 1, own):
         there = measured[beside][seen[beside]]
         if len(there) and not _before(middle, float(np.median(there))):
-            return
+            return None
     own_px = np.broadcast_to(middle + ((columns - stripe.first) / max(len(columns) - 1, 1) - 0.5) * slant, rows.shape)
     at = own[:, None] & ok & ~(seen & (measured > own_px))
-    c = np.broadcast_to(columns, rows.shape)[at]
-    disparity[rows[at], c] = own_px[at]
-    known[rows[at], c] = filled[rows[at], c] = True
+    r, c = rows[at], np.broadcast_to(columns, rows.shape)[at]
+    disparity[r, c] = own_px[at]
+    known[r, c] = True
+    return r, c
 
 
-def _disparities(first: _End | None, last: _End | None) -> tuple[float, float] | None:
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    first: float  # disparities
+    last: float
+    sure: bool  # both ends agree, or one is like itself beyond doubt
+
+
+def _disparities(first: _End | None, last: _End | None) -> _Ends | None:
     """At its first and last column, None where it isn't found in the right image, or isn't before what is behind."""
     alone = [None if end is None else end.alone() for end in (first, last)]
     if first is not None and last is not None:
@@ -186,12 +197,13 @@ def _disparities(first: _End | None, last: _End | None) -> tuple[float, float] |
         if together is not None and all(
             at is None or abs(at - both) <= PEAK_PX for at, both in zip(alone, together, strict=True)
         ):
-            return together
+            return _Ends(*together, sure=True)
     # One end is enough, if it is sure: the other may be out of view, or hidden in one image.
-    sure = [at for at in alone if at is not None]
-    if not sure or max(sure) > (1.0 + MOST_SLANT) * min(sure):
+    found = [(at, float(end.likeness.max())) for at, end in zip(alone, (first, last), strict=True) if at and end]
+    at = [at for at, _ in found]
+    if not found or max(at) > (1.0 + MOST_SLANT) * min(at):
         return None
-    return min(sure), min(sure)
+    return _Ends(min(at), min(at), sure=len(found) > 1 or found[0][1] >= SURE_LIKENESS)
 
 
 def _together(first: _End, last: _End) -> tuple[float, float] | None:

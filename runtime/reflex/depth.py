@@ -28,7 +28,7 @@ class DepthView:
     image: NDArray[np.uint8]  # [R, C] rectified left image
     rho_m: F32  # [R, C] distance from the baseline axis; NaN where unknown
     visible: NDArray[np.bool_]  # [R, C] inside both lenses, so that depth was possible there
-    by_ends: NDArray[np.bool_]  # [R, C] measured by the two ends of a plain bar, see ``bars``
+    by_ends: NDArray[np.bool_]  # [R, C] measured by the ends of a plain bar, surely; see ``bars``
     phi_rad: F64  # [R] elevation about the baseline, decreasing with the row
     tan_x: F64  # [C]
     focal_px: float

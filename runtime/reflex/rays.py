@@ -29,7 +29,7 @@ class LevelRays:
     directions: F32  # [3, R, C] level-frame metres per metre of rho
     inverse_rho: F32  # [R, C] 1/m, NaN where unknown
     visible: Mask  # [R, C] depth was possible there
-    by_ends: Mask  # [R, C] measured by the two ends of a plain bar
+    by_ends: Mask  # [R, C] measured by the ends of a plain bar, surely
     sd_inverse: float  # one sigma of inverse_rho, 1/m
     pixel_px: float  # inverse_rho of one pixel of disparity, 1/m
     pixel_rad2: float  # solid angle that one kept pixel stands for (before the obliquity of its column)
