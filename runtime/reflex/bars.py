@@ -43,7 +43,8 @@ FIRST_SHARE = 0.5  # of the greatest step: the first such is the end
 SHIFTS = np.arange(4, 46)  # disparities: 0.75 to 7 m
 LEAST_LIKENESS, LEAST_MARGIN = 0.85, 0.04
 BOTH_LIKENESS, BOTH_MARGIN = 1.5, 0.08
-SURE_LIKENESS = 0.95  # of one end: 13 in 1000 such bars lay elsewhere, of those above LEAST_LIKENESS 35
+# Of one end, when the other isn't as like something elsewhere: of such bars 1 in 100 lay a third of the way off.
+SURE_LIKENESS, ELSEWHERE_LIKENESS = 0.9, 0.8
 SLANT_COST = 1.0
 USUAL_SLANT = 0.06  # one sigma of the difference of the ends, relative: 8 degrees of 1.2 m at 3 m
 END_SD_PX = 0.4
@@ -107,6 +108,14 @@ class _End:
     def before(self, disparity_px: float) -> bool:
         """Whether the stripe stands before what is beyond this end: else the end is that thing's."""
         return self.beyond_px is None or _before(disparity_px, self.beyond_px)
+
+    @property
+    def best(self) -> float:
+        return float(self.likeness.max())
+
+    @property
+    def peak_px(self) -> float:
+        return float(SHIFTS[int(np.argmax(self.likeness))])
 
     def fine(self, i: int) -> float | None:
         """Disparity of a peak; None at the border of what is searched."""
@@ -185,7 +194,7 @@ def _fill(stripe: _Stripe, disparity: F32, known: Mask, first: float, last: floa
 class _Ends:
     first: float  # disparities
     last: float
-    sure: bool  # both ends agree, or one is like itself beyond doubt
+    sure: bool  # both ends agree, or one is beyond doubt and the other doesn't contradict it
 
 
 def _disparities(first: _End | None, last: _End | None) -> _Ends | None:
@@ -199,11 +208,13 @@ def _disparities(first: _End | None, last: _End | None) -> _Ends | None:
         ):
             return _Ends(*together, sure=True)
     # One end is enough, if it is sure: the other may be out of view, or hidden in one image.
-    found = [(at, float(end.likeness.max())) for at, end in zip(alone, (first, last), strict=True) if at and end]
-    at = [at for at, _ in found]
-    if not found or max(at) > (1.0 + MOST_SLANT) * min(at):
+    found = [at for at in alone if at is not None]
+    if not found or max(found) > (1.0 + MOST_SLANT) * min(found):
         return None
-    return _Ends(min(at), min(at), sure=len(found) > 1 or found[0][1] >= SURE_LIKENESS)
+    px = min(found)
+    ends = [end for end in (first, last) if end is not None]
+    agree = all(abs(end.peak_px - px) <= MOST_SLANT * px for end in ends if end.best >= ELSEWHERE_LIKENESS)
+    return _Ends(px, px, sure=agree and max(end.best for end in ends) >= SURE_LIKENESS)
 
 
 def _together(first: _End, last: _End) -> tuple[float, float] | None:
