@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import os
 import re
 import shutil
 import signal
@@ -25,6 +24,7 @@ from typing import Literal
 
 import msgspec
 
+from handrail.runtime.machine import usable_cores
 from handrail.runtime.terminal import print_table, say, write_json
 from handrail.streams.errors import MissingDependencyError
 
@@ -154,7 +154,7 @@ def machine() -> Iterator[Finding]:
     else:
         yield Finding("memory", "note", f"{memory_mb} MB available, a session takes {LEAST_MEMORY_MB}",
                       "end other programs")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     yield (ok("processor", f"{cores} cores") if cores >= 2 else
            Finding("processor", "note", f"{cores} core, depth at 10 Hz takes 2", "give the machine a second core"))
 

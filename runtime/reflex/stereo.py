@@ -5,18 +5,20 @@ show that the two cameras saw the *same texture*: normalised cross-correlation o
 patch. Sensor noise is independent in the two cameras, so it can't correlate, in bright light or at dusk. Plain bars at
 head height are the exception: ``bars`` measures them by their ends.
 
-Matching goes by every second row, the check by all of them. Knows no motion, no floor and no earlier frame. Costs about
-20 ms a pair on two threads; see ``benchmarks``.
+Matching goes by every second row, the check by all of them. Knows no motion, no floor and no earlier frame. Costs
+about 25 ms a pair on one thread, 20 ms on two; see ``benchmarks``.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from handrail.runtime.machine import usable_cores
 from handrail.runtime.reflex.alignment import Alignment
 from handrail.runtime.reflex.attitude import Attitude
 from handrail.runtime.reflex.bars import fill_bars
@@ -56,7 +58,9 @@ class StereoDepth:
     """
 
     def __init__(self, rig: Rig) -> None:
-        cv2.setNumThreads(2)  # matching alone gains: the strips it works in are the same however many threads there are
+        # Matching alone gains by a second thread, and where no core is free for it everything else loses by it. The
+        # strips it works in are the same however many there are.
+        cv2.setNumThreads(2 if usable_cores() > 2 else 1)
         self.rectifier = Rectifier(rig)
         self.alignment = Alignment(self.rectifier)
         self._matcher = StereoMatcher(self.rectifier)
@@ -112,8 +116,8 @@ class StereoMatcher:
             mode=cv2.STEREO_SGBM_MODE_SGBM_3WAY,
         )
         kernel = np.ones((2 * BORDER_PX + 1, 2 * BORDER_PX + 1), np.uint8)
-        # [H, D + C] of 0 and 255; cv2 treats what is outside the canvas as inside the lens
-        self._left_inside = _eroded(rectifier.left_sees, kernel)
+        # [H, D + C], of 0 and 255 where cv2 reads it; it treats what is outside the canvas as inside the lens
+        self._left_inside = _eroded(rectifier.left_sees, kernel) > 0
         self._right_inside = _eroded(rectifier.right_sees, kernel)
 
     def match(self, pair: RectifiedPair, device_ns: int, shift_sd_px: float = 0.0) -> DepthView:
@@ -121,24 +125,24 @@ class StereoMatcher:
         r, rows = self._rectifier, pair.rows
         left, right = pair.bright_left, pair.bright_right
         # Matched at half the rows: they cost time and carry no disparity.
-        sixteenths = np.repeat(self._sgm.compute(_half_the_rows(left), _half_the_rows(right)), 2, axis=0)[: len(left)]
-        disparity = sixteenths.astype(np.float32) * np.float32(1 / 16)
+        sixteenths = self._sgm.compute(_half_the_rows(left), _half_the_rows(right))
+        disparity = np.repeat(sixteenths.astype(np.float32) * np.float32(1 / 16), 2, axis=0)[: len(left)]
         known = self._correlation(left, right, disparity, self._right_inside[rows]) >= (
             LEAST_CORRELATION_DARK if pair.dark else LEAST_CORRELATION
         )
-        known &= self._left_inside[rows] > 0
-        known &= sixteenths >= LOWEST_DISPARITY * 16
+        known &= self._left_inside[rows]
+        known &= disparity >= LOWEST_DISPARITY
         if pair.dark:
             by_ends = np.zeros(known.shape, bool)
         else:
             by_ends = fill_bars(left, right, disparity, known, HEAD_ROWS, r.baseline_m)
-        disparity[~known] = np.nan
-        disparity = disparity[:, DISPARITIES:]
-        rho = np.float32(r.focal_px * r.baseline_m) / np.maximum(disparity, np.float32(LEAST_DISPARITY_PX))
+        rho = np.maximum(disparity[:, DISPARITIES:], np.float32(LEAST_DISPARITY_PX))
+        np.divide(np.float32(r.focal_px * r.baseline_m), rho, out=rho)
+        np.copyto(rho, np.float32(np.nan), where=~known[:, DISPARITIES:])
         return DepthView(
             device_ns=device_ns,
             image=pair.left[:, DISPARITIES:],
-            rho_m=np.asarray(rho, dtype=np.float32),
+            rho_m=rho,
             visible=r.visible[rows],
             by_ends=by_ends[:, DISPARITIES:],
             phi_rad=r.phi_rad[rows],
@@ -156,20 +160,28 @@ class StereoMatcher:
         Of detail only: shading without detail correlates with itself at every disparity, and was taken for a far wall.
         -2 where the match lies outside the right lens.
         """
-        height, width = disparity.shape
-        column = np.arange(width, dtype=np.float32)[None, :] - disparity
-        row = np.repeat(np.arange(height, dtype=np.float32)[:, None], width, axis=1)
+        column = np.arange(disparity.shape[1], dtype=np.float32)[None, :] - disparity
+        row = _rows(*disparity.shape)
         a = _detail(left)
         b = np.asarray(cv2.remap(_detail(right), column, row, cv2.INTER_LINEAR), dtype=np.float32)
         inside = cv2.remap(right_inside, column, row, cv2.INTER_NEAREST)  # 0 outside the canvas
-        energy = _mean(a * a, PATCH_PX) * _mean(b * b, PATCH_PX)
-        correlation = _mean(a * b, PATCH_PX) / np.sqrt(np.maximum(energy, LEAST_ENERGY))
-        correlation[inside == 0] = -2.0
-        return np.asarray(correlation, dtype=np.float32)
+        energy = _mean(a * a, PATCH_PX)
+        energy *= _mean(b * b, PATCH_PX)
+        np.sqrt(np.maximum(energy, np.float32(LEAST_ENERGY), out=energy), out=energy)
+        correlation = _mean(a * b, PATCH_PX)
+        correlation /= energy
+        np.copyto(correlation, np.float32(-2.0), where=inside == 0)
+        return correlation
 
 
 def _eroded(sees: NDArray[np.bool_], kernel: U8) -> U8:
     return np.asarray(cv2.erode(np.where(sees, np.uint8(255), np.uint8(0)), kernel), dtype=np.uint8)
+
+
+@functools.lru_cache(maxsize=4)
+def _rows(height: int, width: int) -> F32:
+    """[height, width] each pixel's row."""
+    return np.repeat(np.arange(height, dtype=np.float32)[:, None], width, axis=1)
 
 
 def _half_the_rows(image: U8) -> U8:
