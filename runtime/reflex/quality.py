@@ -38,7 +38,7 @@ ONE_SIDED = 8.0  # detail of one camera over the other's: 2.3 at most
 LEAST_SHARPNESS = 0.03  # 0.15 and more; blurred by 4 px 0.017 to 0.055, by 6 px 0.006 to 0.020
 
 COARSE = 8  # of the rectified pair: two looks at it take 2 ms
-COARSE_DISPARITIES = 10  # px of that: from 0.42 m on, as matching
+COARSE_DISPARITIES = 10  # px of that: from 0.42 m on
 COARSE_PATCH = 5
 SAME_TEXTURE = 0.8  # correlation
 LEAST_TEXTURE = 1.0  # grey levels^2

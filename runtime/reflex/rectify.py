@@ -30,8 +30,8 @@ WIDEST_TAN = 1.0
 HIGHEST_LEVEL_RAD = math.radians(22.0)
 LOWEST_LEVEL_RAD = math.radians(-60.0)
 # Columns left of the view that only the right image needs: where near things on the left edge are found.
-# 80 px at 245 px/rad and 13.6 cm: depth from 0.42 m on.
-DISPARITIES = 80
+# Matched from -3 to 60 px, at 245 px/rad and 13.6 cm: depth from 0.56 m on.
+DISPARITIES = 64
 BRIGHT = 200.0  # where stretching brings the 95th percentile of grey
 LARGEST_GAIN = 6.0
 DARK_GAIN = 4.0  # real rooms by day 1 to 1.9, the simulated one 2.7, at dusk 7
