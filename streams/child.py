@@ -132,7 +132,8 @@ def serve(answer: Callable[[bytes], bytes], after: Callable[[], None] = lambda: 
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    os.nice(int(os.environ.get("HANDRAIL_CHILD_NICE", "0")))
+    with contextlib.suppress(PermissionError):  # few may ask for more than the usual priority
+        os.nice(int(os.environ.get("HANDRAIL_CHILD_NICE", "0")))
     for pipe in (requests, answers):
         with contextlib.suppress(OSError):  # a smaller pipe is only slower
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)

@@ -22,6 +22,7 @@ from handrail.streams.child import Child, ChildDied
 from handrail.streams.samples import ImageFrame, ImuBatch, PoseBatch
 
 WORKER_TIMEOUT_S = 1.0  # a look takes 50-100 ms; past a second its scene would be too old to speak of
+WORKER_NICE = -10  # before all that only fills buffers; granted to root and to whom the system allows it
 START_TIMEOUT_S = 30.0  # imports and rectification maps on a busy machine
 
 
@@ -87,7 +88,7 @@ class InlineRunner:
 class ProcessRunner:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
-        self._child = Child("handrail.runtime.reflex.worker", timeout_s=WORKER_TIMEOUT_S)
+        self._child = Child("handrail.runtime.reflex.worker", timeout_s=WORKER_TIMEOUT_S, nice=WORKER_NICE)
 
     async def start(self) -> None:
         """Start the worker and let it build its maps and touch every code path, so that the first frame is quick."""
