@@ -20,7 +20,7 @@ import msgspec
 from handrail.runtime.reflex.depth import DepthView, Pose
 from handrail.runtime.reflex.odometry import Odometry
 from handrail.runtime.reflex.quality import REMEMBERED, Fingerprint, PairWatch, fingerprint, judge_frame
-from handrail.runtime.reflex.stereo import StereoDepth
+from handrail.runtime.reflex.stereo import MOST_THREADS, StereoDepth
 from handrail.runtime.reflex.surroundings import Surroundings
 from handrail.runtime.scene import FrameQuality, Scene, Wearer
 from handrail.streams.cameras import Rig
@@ -31,13 +31,15 @@ from handrail.streams.samples import ImageFrame, ImuBatch, PoseBatch
 class Reflex:
     """Raises SourceError when the rig has no stereo pair."""
 
-    def __init__(self, rig: Rig, clock_ns: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(
+        self, rig: Rig, clock_ns: Callable[[], int] = perf_counter_ns, threads: int = MOST_THREADS
+    ) -> None:
         if rig.stereo_pair is None:
             raise SourceError("the glasses' calibration has no forward SLAM pair: depth can't be measured")
         left = rig.cameras[rig.stereo_pair[0]]
         self._shape = (left.height, left.width)
         self._stages = Stages(clock_ns)
-        self._stereo = StereoDepth(rig)
+        self._stereo = StereoDepth(rig, threads)
         self._pairs = PairWatch(rig, self._stereo.rectifier)
         self._odometry = Odometry(rig)
         self._surroundings = Surroundings(rig.T_device_cpf)

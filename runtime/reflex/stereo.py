@@ -18,7 +18,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from handrail.runtime.machine import usable_cores
 from handrail.runtime.reflex.alignment import Alignment
 from handrail.runtime.reflex.attitude import Attitude
 from handrail.runtime.reflex.bars import fill_bars
@@ -43,6 +42,7 @@ LEAST_CORRELATION_DARK = 0.65  # smoothed noise correlates with itself
 DISPARITY_SD_PX = 0.35
 DISPARITY_SD_DARK_PX = 0.8
 HEAD_ROWS = round((HIGHEST_LEVEL_RAD + math.radians(15.0)) * ROWS_PER_RAD)  # head height from 0.5 m ahead on
+MOST_THREADS = 2  # matching alone gains by a second one, and by no third
 FIRST_ROUNDS = 2
 LEARN_EVERY = 5  # frames: half a second
 LEAST_BEND_RAD = 0.0002  # a twentieth of a pixel: not worth new maps
@@ -57,10 +57,8 @@ class StereoDepth:
         depth.learn()                                           # then, outside the path to the wearer
     """
 
-    def __init__(self, rig: Rig) -> None:
-        # Matching alone gains by a second thread, and where no core is free for it everything else loses by it. The
-        # strips it works in are the same however many there are.
-        cv2.setNumThreads(2 if usable_cores() > 2 else 1)
+    def __init__(self, rig: Rig, threads: int = MOST_THREADS) -> None:
+        cv2.setNumThreads(threads)  # of the whole process; the strips it works in are the same however many there are
         self.rectifier = Rectifier(rig)
         self.alignment = Alignment(self.rectifier)
         self._matcher = StereoMatcher(self.rectifier)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from handrail.runtime.machine import usable_cores
 from handrail.runtime.reflex import wire
 from handrail.runtime.reflex.reflex import Reflex
 from handrail.runtime.reflex.runner import blank_look, see_with
+from handrail.runtime.reflex.stereo import MOST_THREADS
 from handrail.streams.cameras import Rig
 from handrail.streams.child import serve
 
@@ -39,11 +41,12 @@ class Worker:
 
 def _warmed_up(rig: Rig) -> Reflex:
     warm_up = blank_look(rig)
+    threads = MOST_THREADS if usable_cores() > MOST_THREADS else 1  # none for it alone: what runs beside it would lose
     if warm_up is not None:
-        throwaway = Reflex(rig, clock_ns=time.perf_counter_ns)
+        throwaway = Reflex(rig, time.perf_counter_ns, threads)
         for _ in range(2):
             see_with(throwaway, warm_up)
-    return Reflex(rig, clock_ns=time.perf_counter_ns)
+    return Reflex(rig, time.perf_counter_ns, threads)
 
 
 if __name__ == "__main__":
