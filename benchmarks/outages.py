@@ -51,16 +51,16 @@ class Found:
 
 
 def outages_of(seed: int, length_s: float = 11.5) -> list[Fault]:
-    """Two or three outages with pauses of sight between them."""
+    """Three or four outages, one in four of them a short gap, with pauses of sight between them."""
     dice = random.Random(seed)  # noqa: S311 - reproducible, not secret
     faults: list[Fault] = []
-    at = dice.uniform(1.5, 2.5)
+    at = dice.uniform(1.2, 2.2)
     while True:
-        lasts = dice.choice((dice.uniform(0.15, 0.6), dice.uniform(0.6, 3.0)))
-        if at + lasts > length_s - 1.5:
+        lasts = dice.uniform(0.15, 0.6) if dice.random() < 0.25 else dice.uniform(0.6, 3.0)
+        if at + lasts > length_s - 1.2:
             return faults
         faults.append(Fault(Kind.SLAM, dice.choice(KINDS), at, at + lasts))
-        at += lasts + dice.uniform(1.3, 3.0)
+        at += lasts + dice.uniform(0.8, 2.2)
 
 
 def run_job(job: Job) -> Found:
@@ -120,7 +120,7 @@ def run_outages(count: int, seed: int = 0, processes: int | None = None) -> Foun
         tape_of(WALK.format(seed=FIRST_WALK + walk))
     total, next_seed = Found(), seed
     while total.outages < count:
-        batch = max(1, (count - total.outages) // 2)
+        batch = max(1, (count - total.outages) // 3)
         jobs = [Job((next_seed + i) % WALKS, next_seed + i) for i in range(batch)]
         next_seed += batch
         for found in run_jobs(run_job, jobs, "outages", processes):
