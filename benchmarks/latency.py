@@ -4,7 +4,7 @@ Pre-rendered simulated walks are replayed in real time, the reflex in its worker
 discards it (its reported buffer counts). Beside it, a reader decodes a looped real recording as a live session would:
 the SLAM pair at 10 Hz and RGB at 1 Hz, at nice 10. A hazard is a true thing in the way and counts once: its first alert
 before the walker runs into it. Confirmation frames are within the figure, since it begins with the first frame in which
-the rule held.
+the rule held. A hazard counts once, and so does a track: what was told too near or too far was told.
 
 The reflex worker asks for a higher priority than the rest; ``worker_nice`` in the figures says what it got.
 
@@ -67,9 +67,9 @@ class Measured:
                     self.add("capture to scene", (e.t_ns - e.scene.device_ns - offset_ns) / MS)
                 case FrameSkipped():
                     self.skipped += 1
-        tones = {e.source_device_ns: e for e in reversed(events) if isinstance(e, SoundStarted) and not e.utterance_id}
+        tones = _tones(events)
         for thing, alert in _first_alerts(events, truth_of(str(walk.seed), walk.options)):
-            tone = tones.get(alert.device_ns)
+            tone = tones.get(id(alert))
             if tone is None:
                 self.unheard += 1
                 continue
@@ -84,20 +84,36 @@ class Measured:
 
 
 def _first_alerts(events: list[AnyEvent], truth: Truth) -> Iterator[tuple[TrueObstacle, Alerted]]:
-    """Each hazard and each track once: the first alert of the track that was about it, however far off its distance."""
+    """Each hazard and each track once: the first alert of the track that was about it, however far off its distance,
+    but not one that was about another thing."""
     told: set[int] = set()
     tracks: set[int] = set()
-    first: dict[int, Alerted] = {}
+    unclear: dict[int, Alerted] = {}  # by track: its first alert, which was about nothing that is there
     for e in events:
         if not isinstance(e, Alerted):
             continue
-        first.setdefault(e.obstacle_id, e)
         thing = about(e, truth)
-        if thing is None or thing.index in told or e.obstacle_id in tracks or not _ahead(thing, e, truth):
-            continue
-        told.add(thing.index)
-        tracks.add(e.obstacle_id)
-        yield thing, first[e.obstacle_id]
+        if thing is None:
+            unclear.setdefault(e.obstacle_id, e)
+        elif thing.index not in told and e.obstacle_id not in tracks and _ahead(thing, e, truth):
+            told.add(thing.index)
+            tracks.add(e.obstacle_id)
+            yield thing, unclear.get(e.obstacle_id, e)
+        else:
+            tracks.add(e.obstacle_id)
+
+
+def _tones(events: list[AnyEvent]) -> dict[int, SoundStarted]:
+    """``id`` of an alert -> the tone that it started: the next one of the same bearing."""
+    waiting: dict[float, Alerted] = {}
+    tones: dict[int, SoundStarted] = {}
+    for e in events:
+        match e:
+            case Alerted():
+                waiting[e.bearing_deg] = e
+            case SoundStarted(utterance_id=None, bearing_deg=float(bearing)) if bearing in waiting:
+                tones[id(waiting.pop(bearing))] = e
+    return tones
 
 
 def _ahead(thing: TrueObstacle, alert: Alerted, truth: Truth) -> bool:

@@ -160,8 +160,8 @@ def fill_bars(left: U8, right: U8, disparity: F32, known: Mask, rows: int, basel
         ends = _disparities(a, b)
         if ends is not None and _is_bar(stripe, baseline_m / max(ends.first, ends.last)):
             filled = _fill(stripe, disparity, known, ends.first, ends.last)
-            if ends.sure and filled is not None:
-                sure[filled] = True
+            if filled is not None:
+                sure[filled] = ends.sure
     return sure
 
 
@@ -212,9 +212,9 @@ def _disparities(first: _End | None, last: _End | None) -> _Ends | None:
     if not found or max(found) > (1.0 + MOST_SLANT) * min(found):
         return None
     px = min(found)
-    ends = [end for end in (first, last) if end is not None]
-    agree = all(abs(end.peak_px - px) <= MOST_SLANT * px for end in ends if end.best >= ELSEWHERE_LIKENESS)
-    return _Ends(px, px, sure=agree and max(end.best for end in ends) >= SURE_LIKENESS)
+    ends = [(end, at) for end, at in zip((first, last), alone, strict=True) if end is not None]
+    agree = all(abs(end.peak_px - px) <= MOST_SLANT * px for end, _ in ends if end.best >= ELSEWHERE_LIKENESS)
+    return _Ends(px, px, sure=agree and any(at is not None and end.best >= SURE_LIKENESS for end, at in ends))
 
 
 def _together(first: _End, last: _End) -> tuple[float, float] | None:

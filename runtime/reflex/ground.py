@@ -80,7 +80,7 @@ class _Blocks:
 
     direction: F64
     inverse: F64
-    slope_ratio: F64  # change of inverse rho over the two blocks below against a horizontal surface's: 1; a wall's: 0
+    slope_ratio: F64  # change of inverse rho over some blocks below against a horizontal surface's: 1; a wall's: 0
     slope_ratio_sd: F64
 
 
@@ -263,7 +263,7 @@ def _blocks(rays: LevelRays) -> _Blocks:
         [_block_sums(np.where(valid, d[top:bottom, :right], np.float32(0.0))) / n for d in rays.directions]
     )
     full = count >= BLOCK * BLOCK // 2
-    apart = round(SLOPE_BLOCKS * rays.sd_inverse / (USUAL_NOISE_PX * rays.pixel_px))
+    apart = max(1, round(SLOPE_BLOCKS * rays.sd_inverse / (USUAL_NOISE_PX * rays.pixel_px)))
     ratio, ratio_sd = _slope_ratio(q_mean, v_mean[2], full, rays.sd_inverse, apart)
     use = full & (v_mean[2] < STEEPEST_DOWN)
     return _Blocks(v_mean[:, use].T.astype(np.float64), q_mean[use].astype(np.float64), ratio[use], ratio_sd[use])

@@ -48,10 +48,9 @@ STRAY_SHARE = 0.03
 THIN_M = 0.25
 HANGS_M = 0.3  # a lower one may reach down to the floor, whose noise is cut off
 FAT_RAD = 0.007  # a row and a half: matching windows see that much beyond an edge
-COMMON_SHARE = 0.1  # of the variance of one column's depth, common to all
-ALONE_M, ALONE_SHARE = 0.15, 2.0  # a bar has nothing above and below to be matched by
+COMMON = 0.1  # error common to all columns, in variances of one column's depth
+BAR_M, BAR_COMMON = 0.15, 2.0  # high: with nothing above and below to be matched by
 DEEP_M = 0.6  # how far behind its front an obstacle's height is taken from
-SOLID_POINTS = 150  # evidence that needs no second look when it is near
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +85,7 @@ class _Grid:
     heights: F64  # [B, R, HEIGHT_BINS] area
     occupied: Mask
     hinted: Mask  # not occupied, but by half of what that takes
+    raised: Mask  # not occupied, but what is low there lies higher than the floor
     edges_m: F64  # [R + 1]
 
     def left_m(self) -> F64:
@@ -97,7 +97,7 @@ class _Grid:
 @dataclass(frozen=True, slots=True)
 class Found:
     sightings: list[Sighting]  # nearest first
-    hints: F64  # [N, 2] level frame: places with half the evidence that a sighting takes
+    hints: F64  # [N, 3] places with half the evidence that a sighting takes: level x, y and the height it is for or NaN
 
 
 def find_obstacles(field: Field, here: Here) -> Found:
@@ -113,11 +113,12 @@ def find_obstacles(field: Field, here: Here) -> Found:
 
 
 def _hints(grid: _Grid, here: Here) -> F64:
-    column, ring = np.nonzero(grid.hinted)
+    column, ring = np.nonzero(grid.hinted | grid.raised)
+    height_m = np.where(grid.hinted[column, ring], np.nan, LOWEST_OBSTACLE_M)  # what is low tells nothing of what hangs
     bearing = (column + 0.5 - BEARING_BINS // 2) * BEARING_STEP_RAD
     range_m = 0.5 * (grid.edges_m[ring] + grid.edges_m[ring + 1])
     turned = here.reference_rad + bearing
-    return np.stack([here.x_m + range_m * np.cos(turned), here.y_m + range_m * np.sin(turned)], axis=-1)
+    return np.stack([here.x_m + range_m * np.cos(turned), here.y_m + range_m * np.sin(turned), height_m], axis=-1)
 
 
 def band_of(bottom_m: float) -> Band:
@@ -184,7 +185,7 @@ def _grid(field: Field) -> _Grid:
     at, area = cell[face], field.area_m2[face]
     return _Grid(
         points, total(at, area), total(at, area / field.range_m[face]), total(at, area * field.bearing_rad[face]),
-        heights, occupied, (standing(HINT) | raised()) & ~occupied, edges,
+        heights, occupied, standing(HINT) & ~occupied, raised() & ~occupied, edges,
     )
 
 
@@ -291,7 +292,7 @@ def _sighting(
     face_x, face_y = here.to_level(face.x_m, face.y_m)
     weight = front.points / front.points.sum()
     cx, cy = here.to_level(float(weight @ front.ahead_m), float(weight @ front.left_m))
-    common = ALONE_SHARE if top - bottom < ALONE_M else COMMON_SHARE
+    common = BAR_COMMON if bottom > HANGS_M and top - bottom < BAR_M else COMMON
     across = math.atan2(left, ahead)
     side = front.left_m * math.cos(across) - front.ahead_m * math.sin(across)
     cell = distance * BEARING_STEP_RAD

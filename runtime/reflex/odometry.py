@@ -8,7 +8,7 @@ acceleration was real. Nothing to go by: velocity becomes unknown and says so ("
 A pose doesn't wait for its own frame's corners: over the tenth of a second since the frame before, the accelerometer is
 good to half a centimetre. What the frame tells is taken in by ``rest``, for the next one.
 
-Level frame, metres, seconds. Pure: the same inputs give the same poses. Knows no obstacles and no floor.
+Level frame, metres, seconds. Pure: the same calls give the same poses. Knows no obstacles and no floor.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class _Pending:
     now: Attitude
     last: Attitude | None  # at that step
     R: F64  # [3, 3] level <- device, now
+    way_m: F64  # [3] expected since that step
 
 
 class Odometry:
@@ -212,7 +213,8 @@ class Odometry:
         if view is None:
             self._before = None
         else:
-            self._pending = _Pending(view, dt, now, self._last, R)
+            way_m = (self._x[3:] - self._motion_change[3:]) * dt + self._motion_change[:3]
+            self._pending = _Pending(view, dt, now, self._last, R, way_m)
         self._drift_m += OWN_DRIFT * float(np.linalg.norm(self._x[:3] - start))
         lost = math.sqrt(max(float(np.diag(self._P)[3:5].max()), 0.0)) > LOST_SD_MSEC
         if lost:  # no use in carrying a guess along: it would only grow wrong
@@ -246,10 +248,9 @@ class Odometry:
         R_level_rect = R @ T[:3, :3]
         R_now_last = now.R_gyro_device.T @ last.R_gyro_device  # device axes
         arm = (R - R @ R_now_last) @ T[:3, 3]  # the left camera swings about the device origin
-        ahead = (self._x[3:] - self._motion_change[3:]) * dt + self._motion_change[:3]
         turn_rate = float(np.linalg.norm(now.angular_velocity_radsec))
         moved = motion_between(
-            before, after, T[:3, :3].T @ R_now_last @ T[:3, :3], R_level_rect.T @ (ahead + arm), turn_rate
+            before, after, T[:3, :3].T @ R_now_last @ T[:3, :3], R_level_rect.T @ (pending.way_m + arm), turn_rate
         )
         if moved is None:
             self._seen = None

@@ -59,9 +59,9 @@ class LevelRays:
         )
 
     def bars_m(self) -> F64:
-        """[N, 2] where plain bars are, seen from above."""
+        """[N, 3] where plain bars are, level frame."""
         rho = 1.0 / self.inverse_rho[self.by_ends]
-        return np.asarray((self.directions[:2, self.by_ends] * rho).T + self.origin_m[:2], dtype=np.float64)
+        return np.asarray((self.directions[:, self.by_ends] * rho).T + self.origin_m, dtype=np.float64)
 
     def pixels_of(self, points: F64) -> tuple[I64, I64, F64, Mask]:
         """Level points [..., 3] -> (row, column, inverse rho in 1/m, whether depth was possible there), each [...].

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from handrail.runtime.machine import usable_cores
 from handrail.runtime.reflex import wire
 from handrail.runtime.reflex.depth import DepthView, Pose
 from handrail.runtime.reflex.reflex import Reflex
@@ -22,7 +23,8 @@ from handrail.streams.child import Child, ChildDied
 from handrail.streams.samples import ImageFrame, ImuBatch, PoseBatch
 
 WORKER_TIMEOUT_S = 1.0  # a look takes 50-100 ms; past a second its scene would be too old to speak of
-WORKER_NICE = -10  # before all that only fills buffers; granted to root and to whom the system allows it
+# Before all that only fills buffers, where the session has a core beside it; granted to whom the system allows it.
+WORKER_NICE = -10 if usable_cores() > 1 else 0
 START_TIMEOUT_S = 30.0  # imports and rectification maps on a busy machine
 
 

@@ -1,10 +1,10 @@
 """Obstacles over time: which of this frame's sightings is which, what moves, what is still there though out of view.
 
 A track holds its nearest point in the level frame, so that it stays put while the wearer walks and turns. It is
-confirmed by two of three looks (of the first, half the evidence will do; a plain bar whose ends both cameras saw needs
-one), kept with growing uncertainty while out of view, and forgotten when rays pass through its place, by age, or behind
-the wearer. It moves only when that is established: odometry errs for all things alike, and a chair that walks would be
-told. Knows no pixels beyond asking the rays what they saw. Metres, level frame.
+confirmed by two of three looks (of the first, some evidence will do; what is solid, or a plain bar surely measured by
+its ends, needs one), kept with growing uncertainty while out of view, and forgotten when rays pass through its place,
+by age, or behind the wearer. It moves only when that is established: odometry errs for all things alike, and a chair
+that walks would be told. Knows no pixels beyond asking the rays what they saw. Metres, level frame.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from handrail.runtime.reflex.field import Here
 from handrail.runtime.reflex.front import Front
 from handrail.runtime.reflex.ground import Floor
 from handrail.runtime.reflex.motion import Motion
-from handrail.runtime.reflex.obstacles import BEARING_STEP_RAD, SOLID_POINTS, Sighting, band_of
+from handrail.runtime.reflex.obstacles import BEARING_STEP_RAD, Sighting, band_of
 from handrail.runtime.reflex.probes import along_across
 from handrail.runtime.reflex.rays import LevelRays
 from handrail.runtime.scene import Band, Obstacle, Thing
@@ -33,8 +33,9 @@ NS_PER_S = 1_000_000_000
 GATE = 12.0  # squared sigmas
 SAME_BOTTOM_M = 0.15
 EDGE_LOOKS = 3  # a false "Stop. Step down." costs more trust than a tenth of a second costs way
-NEAR_M = 2.0  # a solid sighting this near needs no second look; one twice as solid none anywhere
-HINT_S, HINT_NEAR_M, FEWEST_HINTS = 0.25, 0.15, 3
+SOLID_POINTS, NEAR_M = 150, 2.0  # so solid and near a sighting needs no second look; twice as solid, none anywhere
+HINT_S = 0.25
+ON_M, FEWEST_PLACES = 0.15, 3  # of hints and bars on which a sighting lies
 FORGET_S = 8.0  # unseen, out of view
 REMEMBER_LOOK_S = 0.4  # what was hardly seen is hardly remembered: stereo's ghosts live for two or three looks
 FORGET_UNKNOWN_S = 4.0  # unseen, in view, but without depth there
@@ -87,7 +88,7 @@ class Tracks:
         self._tracks: list[_Track] = []
         self._next_id = 1
         self._last_ns: int | None = None
-        self._hints: tuple[int, F64] = 0, np.zeros((0, 2))
+        self._hints: tuple[int, F64] = 0, np.zeros((0, 3))
 
     def update(
         self, sightings: list[Sighting], hints: F64, rays: LevelRays, strip: Strip, floor: Floor, pose: Pose,
@@ -112,6 +113,7 @@ class Tracks:
                 )
         taken = set(pairs.values())
         bars_m = rays.bars_m()
+        bars_m[:, 2] -= floor.z_at(bars_m[:, 0].astype(np.float32), bars_m[:, 1].astype(np.float32))
         states = probes.look_through([t for t in self._tracks if t.last_ns != now_ns], rays, strip, floor, here)
         self._tracks = [t for t in self._tracks if self._keep(t, states.get(t.id), here, now_ns, walking)]
         for i, sighting in enumerate(sightings):
@@ -222,7 +224,7 @@ class Tracks:
         self._tracks.append(track)
 
     def _hinted(self, s: Sighting, here: Here, now_ns: int) -> bool:
-        """Whether the look before had half the evidence for an obstacle here."""
+        """Whether the look before had some evidence for an obstacle here."""
         looked_ns, hints = self._hints
         return now_ns - looked_ns <= HINT_S * NS_PER_S and _lies_on(s, hints, here)
 
@@ -261,13 +263,15 @@ def _needs_no_second_look(s: Sighting) -> bool:
 
 
 def _lies_on(s: Sighting, places_m: F64, here: Here) -> bool:
-    """Whether the nearest point of an obstacle lies among these places [N, 2]."""
+    """Whether an obstacle lies on these places [N, 3] (level x and y, height above the floor, NaN: any), by its nearest
+    point and its height."""
     if s.thing is not Thing.OBSTACLE:
         return False
     along, across = along_across(np.array([s.x_m, s.y_m]), here)
-    off = places_m - [s.x_m, s.y_m]
-    near = np.abs(off @ along) < HINT_NEAR_M + 2.0 * s.distance_sd_m
-    return int((near & (np.abs(off @ across) < HINT_NEAR_M)).sum()) >= FEWEST_HINTS
+    off, height_m = places_m[:, :2] - [s.x_m, s.y_m], places_m[:, 2]
+    near = (np.abs(off @ along) < ON_M + 2.0 * s.distance_sd_m) & (np.abs(off @ across) < ON_M)
+    near &= ~((height_m < s.bottom_m - ON_M) | (height_m > s.top_m + ON_M))
+    return int(near.sum()) >= FEWEST_PLACES
 
 
 def _could_walk(s: Sighting) -> bool:
