@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import multiprocessing
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,15 @@ class Measured:
 
     def add(self, part: str, ms: float) -> None:
         self.parts.setdefault(part, []).append(ms)
+
+    def take_in(self, other: Measured) -> None:
+        for part, values in other.parts.items():
+            self.parts.setdefault(part, []).extend(values)
+        self.hazards += other.hazards
+        self.slow += other.slow
+        self.unheard += other.unheard
+        self.skipped += other.skipped
+        self.looks += other.looks
 
     def walk(self, walk: Walk, events: list[AnyEvent], offset_ns: int) -> None:
         """Take in the log of one walk; ``offset_ns``: session time of a capture less its device time."""
@@ -134,7 +145,9 @@ def run(args: argparse.Namespace) -> Outcome:
     run_jobs(draw, [_nth(args.seed, i) for i in range(-(-args.hazards // HAZARDS_A_WALK))], "walks drawn")
     with decoding_load() as loaded:
         while len(measured.hazards) < args.hazards:
-            _walk(_nth(args.seed, walks), measured)
+            # A process of its own, as a session has: after twenty walks in one, its heap made them 10 ms slower.
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+                measured.take_in(process.submit(measured_walk, _nth(args.seed, walks)).result())
             walks += 1
             say(f"walk {walks}: {len(measured.hazards)} hazards, "
                 f"median {statistics.median(measured.hazards or [0.0]):.0f} ms", sys.stderr)  # fmt: skip
@@ -154,7 +167,8 @@ def draw(walk: Walk) -> None:
     tape_of(walk.uri)
 
 
-def _walk(walk: Walk, measured: Measured) -> None:
+def measured_walk(walk: Walk) -> Measured:
+    measured = Measured()
     events: list[AnyEvent] = []
     handed: list[int] = []  # hand-over less capture of each frame, the loop's clock less the device's
     started_ns = 0
@@ -177,6 +191,7 @@ def _walk(walk: Walk, measured: Measured) -> None:
     replay(f"tape:{tape_of(walk.uri)}", speed="real", sound="null", hooks=hooks)
     offset_ns = min(handed) - round(DECLARED_DELAY_MS[Kind.SLAM] * MS) - started_ns
     measured.walk(walk, events, offset_ns)
+    return measured
 
 
 def _figures(m: Measured, walks: int, loaded: str) -> dict[str, Any]:

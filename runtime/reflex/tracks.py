@@ -34,7 +34,7 @@ GATE = 12.0  # squared sigmas
 SAME_BOTTOM_M = 0.15
 EDGE_LOOKS = 3  # a false "Stop. Step down." costs more trust than a tenth of a second costs way
 SOLID_POINTS, NEAR_M = 150, 2.0  # so solid and near a sighting needs no second look; twice as solid, none anywhere
-HINT_S = 0.25
+HINT_S = 0.35  # three looks
 ON_M, FEWEST_PLACES = 0.15, 3  # of hints and bars on which a sighting lies
 FORGET_S = 8.0  # unseen, out of view
 REMEMBER_LOOK_S = 0.4  # what was hardly seen is hardly remembered: stereo's ghosts live for two or three looks
@@ -88,7 +88,7 @@ class Tracks:
         self._tracks: list[_Track] = []
         self._next_id = 1
         self._last_ns: int | None = None
-        self._hints: tuple[int, F64] = 0, np.zeros((0, 3))
+        self._hints: list[tuple[int, F64]] = []  # of the last looks
 
     def update(
         self, sightings: list[Sighting], hints: F64, rays: LevelRays, strip: Strip, floor: Floor, pose: Pose,
@@ -114,12 +114,17 @@ class Tracks:
         taken = set(pairs.values())
         bars_m = rays.bars_m()
         bars_m[:, 2] -= floor.z_at(bars_m[:, 0].astype(np.float32), bars_m[:, 1].astype(np.float32))
+        before_m = self._hinted_lately(now_ns)
+        for track in self._tracks:  # one look and some evidence in another
+            if not track.confirmed and track.id not in pairs and track.thing is Thing.OBSTACLE:
+                sd_m = math.sqrt(float(np.trace(track.cov)) / 2)
+                track.confirmed = _lies_on(track.at, sd_m, track.bottom_m, track.top_m, hints, here)
         states = probes.look_through([t for t in self._tracks if t.last_ns != now_ns], rays, strip, floor, here)
         self._tracks = [t for t in self._tracks if self._keep(t, states.get(t.id), here, now_ns, walking)]
         for i, sighting in enumerate(sightings):
             if i not in taken:
-                self._start(sighting, bars_m, here, now_ns)
-        self._hints = now_ns, hints
+                self._start(sighting, bars_m, before_m, here, now_ns)
+        self._hints.append((now_ns, hints))
 
     def predict(self, pose: Pose) -> None:
         """Move on in time without a look (also for frames that can't be used)."""
@@ -209,7 +214,7 @@ class Tracks:
         enough = t.looks >= (EDGE_LOOKS if s.thing is Thing.DROP_OFF else 2) and sum(t.recent) >= 2
         t.confirmed = t.confirmed or enough or _needs_no_second_look(s)
 
-    def _start(self, s: Sighting, bars_m: F64, here: Here, now_ns: int) -> None:
+    def _start(self, s: Sighting, bars_m: F64, hints: F64, here: Here, now_ns: int) -> None:
         R = _sighting_cov(s, here)
         centre, centre_cov = _centre(s, here)
         bands = dict.fromkeys(Band, 0.0)
@@ -218,15 +223,15 @@ class Tracks:
             id=self._next_id, thing=s.thing, at=np.array([s.x_m, s.y_m]), cov=R,
             motion=Motion(centre, centre_cov), first_ns=now_ns, last_ns=now_ns,
             width_m=s.width_m, top_m=s.top_m, bottom_m=s.bottom_m, bands=bands, front=s.front,
-            confirmed=_needs_no_second_look(s) or self._hinted(s, here, now_ns) or _lies_on(s, bars_m, here),
+            confirmed=_needs_no_second_look(s) or _sighted_on(s, bars_m, here) or _sighted_on(s, hints, here),
         )
         self._next_id += 1
         self._tracks.append(track)
 
-    def _hinted(self, s: Sighting, here: Here, now_ns: int) -> bool:
-        """Whether the look before had some evidence for an obstacle here."""
-        looked_ns, hints = self._hints
-        return now_ns - looked_ns <= HINT_S * NS_PER_S and _lies_on(s, hints, here)
+    def _hinted_lately(self, now_ns: int) -> F64:
+        """[N, 3] where the looks before had some evidence."""
+        self._hints = [(ns, places) for ns, places in self._hints if now_ns - ns <= HINT_S * NS_PER_S]
+        return np.concatenate([np.zeros((0, 3)), *(places for _, places in self._hints)])
 
     def _keep(self, t: _Track, state: str | None, here: Here, now_ns: int, walking: bool) -> bool:
         if t.last_ns == now_ns:
@@ -262,15 +267,18 @@ def _needs_no_second_look(s: Sighting) -> bool:
     return s.thing is Thing.OBSTACLE and s.points >= SOLID_POINTS * (1.0 if s.distance_m < NEAR_M else 2.0)
 
 
-def _lies_on(s: Sighting, places_m: F64, here: Here) -> bool:
-    """Whether an obstacle lies on these places [N, 3] (level x and y, height above the floor, NaN: any), by its nearest
-    point and its height."""
-    if s.thing is not Thing.OBSTACLE:
-        return False
-    along, across = along_across(np.array([s.x_m, s.y_m]), here)
-    off, height_m = places_m[:, :2] - [s.x_m, s.y_m], places_m[:, 2]
-    near = (np.abs(off @ along) < ON_M + 2.0 * s.distance_sd_m) & (np.abs(off @ across) < ON_M)
-    near &= ~((height_m < s.bottom_m - ON_M) | (height_m > s.top_m + ON_M))
+def _sighted_on(s: Sighting, places_m: F64, here: Here) -> bool:
+    at = np.array([s.x_m, s.y_m])
+    return s.thing is Thing.OBSTACLE and _lies_on(at, s.distance_sd_m, s.bottom_m, s.top_m, places_m, here)
+
+
+def _lies_on(at: F64, sd_m: float, bottom_m: float, top_m: float, places_m: F64, here: Here) -> bool:
+    """Whether an obstacle's nearest point [2], at its height, lies on these places [N, 3]: level x and y, height above
+    the floor or NaN for any."""
+    along, across = along_across(at, here)
+    off, height_m = places_m[:, :2] - at, places_m[:, 2]
+    near = (np.abs(off @ along) < ON_M + 2.0 * sd_m) & (np.abs(off @ across) < ON_M)
+    near &= ~((height_m < bottom_m - ON_M) | (height_m > top_m + ON_M))
     return int(near.sum()) >= FEWEST_PLACES
 
 
