@@ -77,6 +77,18 @@ def test_half_the_evidence_in_the_look_before_saves_the_second_look() -> None:
     assert not hinted([hint], pause_s=0.6), "too long ago"
 
 
+def test_some_evidence_in_the_look_after_confirms_too() -> None:
+    def seen_then(after: list[Box]) -> list[Obstacle]:
+        around = Surroundings(T_DEVICE_CPF)
+        walk(lambda _: [], lambda _: Eye(), 1.0, surroundings=around)
+        box = Box((3.0, -0.25, 0.0), (3.3, 0.25, 0.3))
+        assert not near(walk(lambda _: [box], lambda _: Eye(), 0.1, surroundings=around, from_s=1.0)[0], 4.0)
+        return near(walk(lambda _: after, lambda _: Eye(), 0.1, surroundings=around, from_s=1.1)[0], 4.0)
+
+    assert seen_then([Box((3.0, -0.25, 0.0), (3.3, 0.25, LITTLE_M))])
+    assert not seen_then([])
+
+
 @pytest.mark.parametrize(("by_ends", "confirmed"), [(True, True), (False, False)])
 def test_a_plain_bar_measured_by_its_ends_needs_no_second_look(by_ends: bool, confirmed: bool) -> None:
     around, bar = Surroundings(T_DEVICE_CPF), Box((3.0, -0.6, 1.6), (3.1, 0.6, 1.68))
