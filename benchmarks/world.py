@@ -138,17 +138,19 @@ def _told(o: TrueObstacle, truth: Truth, events: list[AnyEvent], before_s: float
     earcon_s = phrase_s = None
     mine: set[int] = set()
     frames: set[int] = set()
+    bearings: set[float] = set()  # an alert and its earcon have the same one
     sounding: dict[int, float] = {}
     previous: AnyEvent | None = None
     for e in events:
         match e:
             case Alerted() if (thing := about(e, truth)) is not None and thing.index == o.index:
                 frames.add(e.device_ns)
+                bearings.add(e.bearing_deg)
             case Queued() if isinstance(previous, Alerted) and previous.device_ns in frames and e.t_ns == previous.t_ns:
                 mine.add(e.utterance_id)
             case SoundStarted() if e.utterance_id in mine and e.utterance_id is not None:
                 sounding[e.utterance_id] = e.audible_ns / 1e9
-            case SoundStarted() if e.utterance_id is None and e.source_device_ns in frames and earcon_s is None:
+            case SoundStarted() if e.utterance_id is None and e.bearing_deg in bearings and earcon_s is None:
                 earcon_s = e.audible_ns / 1e9 + e.duration_s
             case SoundEnded() if e.whole and e.utterance_id in sounding and phrase_s is None:
                 phrase_s = sounding[e.utterance_id] + e.heard_s
