@@ -97,7 +97,7 @@ class _Grid:
 @dataclass(frozen=True, slots=True)
 class Found:
     sightings: list[Sighting]  # nearest first
-    hints: F64  # [N, 3] places with half the evidence that a sighting takes: level x, y and the height it is for or NaN
+    hints: F64  # [N, 3] places with some evidence for a sighting: level x, y; its height, NaN: any
 
 
 def find_obstacles(field: Field, here: Here) -> Found:
