@@ -28,6 +28,7 @@ from handrail.runtime.reflex.runner import InlineRunner, ProcessRunner, ReflexRu
 from handrail.runtime.session import Session
 from handrail.runtime.speech.speech import Speech
 from handrail.streams.clock import NS_PER_S, now_ns, run_virtual
+from handrail.streams.errors import SourceError
 from handrail.streams.samples import Sample
 from handrail.streams.source import DecodePlan, Source, SourceInfo, open_source
 
@@ -95,6 +96,8 @@ async def _replay(
 
 
 async def _runner(source: Source, speed: Speed, declared: Declared) -> ReflexRunner:
+    if source.info.rig.stereo_pair is None:
+        raise SourceError(f"{source.info.uri}: depth can't be measured: {'; '.join(source.info.notes)}")
     if speed == "virtual":
         return InlineRunner(source.info.rig, declared.reflex_ms)
     runner = ProcessRunner(source.info.rig)

@@ -35,6 +35,7 @@ from handrail.streams.source import DecodePlan, Source, SourceInfo
 OPTIONS = ("loop", "mps", "non_causal")
 MAX_LAPS = 1_000_000
 NOTICES = Stream("source", Kind.NOTICE)
+DAMAGED = "the recording is damaged: {}"
 MPS_STREAMS = (Stream("mps-pose", Kind.POSE), Stream("mps-gaze", Kind.GAZE), Stream("mps-hands", Kind.HANDS))
 
 
@@ -116,7 +117,7 @@ class RecordedSource:
             first_device_ns=opened.first_ns,
             duration_s=((laps - 1) * opened.loop_ns + opened.last_ns - opened.first_ns) / 1e9,
             recorded=True,
-            notes=opened.notes + mps.notes + outside,
+            notes=tuple(map(DAMAGED.format, opened.damage)) + opened.notes + mps.notes + outside,
         )
 
     async def samples(self) -> AsyncIterator[Sample]:
@@ -130,7 +131,7 @@ class RecordedSource:
 
     async def _captured(self) -> AsyncIterator[Sample]:
         for line in self._opened.damage:
-            yield self._notice("fault", f"the recording is damaged: {line}")
+            yield self._notice("fault", DAMAGED.format(line))
         for lap in range(self._laps):
             shift_ns = lap * self._opened.loop_ns
             if lap:

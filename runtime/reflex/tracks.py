@@ -316,8 +316,8 @@ def _refined(t: _Track, s: Sighting, here: Here) -> tuple[F64, F64]:
         off = math.remainder(s.front.angle_rad - t.front.angle_rad, math.pi)
         if off * off < 9.0 * (before_var + variance):
             share = before_var / (before_var + variance)
-            angle, sd = t.front.angle_rad + share * off, math.sqrt(before_var * (1.0 - share))
-            t.front = s.front.turned(angle, sd)
+            # From the new one's angle: its ends lie along that, and half a turn would swap them.
+            t.front = s.front.turned(s.front.angle_rad - (1.0 - share) * off, math.sqrt(before_var * (1.0 - share)))
         else:  # another side of it
             t.front = s.front
     else:

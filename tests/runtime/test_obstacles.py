@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from synthetic_depth import Box, Eye, Stereo, floor_to, pose_of
 
 from handrail.runtime.reflex.coverage import coverage
@@ -135,6 +137,33 @@ def test_columns_that_look_along_the_side_do_not_turn_a_front() -> None:
     ahead = np.full(9, 2.0)
     ahead[-2:] = 2.15, 2.3  # the receding side of a box
     assert lay_front(ahead, across, np.ones(9), 0.02, 0.0).nearest_to(0.0, 0.0)[0] == pytest.approx(2.0, abs=0.02)
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_the_nearest_point_of_a_corner_is_the_corner_on_either_side(side: float) -> None:
+    bearing = np.radians(np.arange(31.5, 62.0, 1.5))
+    distance = np.maximum(0.62 / np.sin(bearing), 0.66 / np.cos(bearing))  # a cabinet's side, then its face
+    ahead, left = distance * np.cos(bearing), distance * np.sin(bearing)
+    columns = slice(None, None, int(side))
+    front = lay_front(ahead[columns], side * left[columns], np.ones(len(ahead)), 0.01, 0.0)
+    x, y, _ = front.nearest_to(0.0, 0.0)
+    assert (x, y) == (pytest.approx(0.66, abs=0.03), pytest.approx(side * 0.62, abs=0.03))
+
+
+@settings(deadline=None)
+@given(turn_deg=st.floats(-80.0, 80.0), bearing_deg=st.floats(-60.0, 60.0), halves=st.floats(0.05, 0.95))
+def test_a_front_and_its_mirror_image_are_nearest_at_mirrored_places(
+    turn_deg: float, bearing_deg: float, halves: float
+) -> None:
+    along = np.linspace(-halves, 1.0 - halves, 9)
+    bearing, turn = math.radians(bearing_deg), math.radians(bearing_deg + 90.0 + turn_deg)
+    x = 2.0 * math.cos(bearing) + along * math.cos(turn)
+    y = 2.0 * math.sin(bearing) + along * math.sin(turn)
+    weight = np.linspace(1.0, 2.0, 9)  # the middle of the columns isn't the middle of the front
+    one = lay_front(x, y, weight, 0.01, 0.0).nearest_to(0.0, 0.0)
+    other = lay_front(x[::-1], -y[::-1], weight[::-1], 0.01, 0.0).nearest_to(0.0, 0.0)
+    assert (one[0], one[1]) == (pytest.approx(other[0], abs=1e-9), pytest.approx(-other[1], abs=1e-9))
+    assert math.hypot(one[0], one[1]) <= np.hypot(x, y).min() + 0.02
 
 
 def test_bands_follow_the_contract() -> None:

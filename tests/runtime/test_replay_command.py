@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from world_looks import CORRIDOR
 
 from handrail.runtime import cli
 from handrail.streams.errors import SourceError
@@ -38,3 +39,13 @@ def test_only_a_simulated_walk_in_real_time_is_drawn_first(
 ) -> None:
     assert cli.main(["replay", *words, "--out", str(tmp_path / "out")]) == 2
     assert replayed == [uri]
+
+
+@pytest.mark.skipif(not CORRIDOR.exists(), reason="real recordings (../shared/data/aria) aren't here")
+def test_a_recording_cut_before_its_first_pair_is_refused_for_the_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cut.vrs").write_bytes(CORRIDOR.read_bytes()[:200_000])
+    assert cli.main(["replay", f"vrs:{tmp_path / 'cut.vrs'}", "--out", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "no forward SLAM pair" in line and "beyond the end of the file" in line
