@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from handrail.streams import tape, world
+from handrail.streams.cache import cache_folder
 from handrail.streams.errors import OutputError
 from handrail.streams.samples import Sample
 from handrail.streams.source import DecodePlan, SourceInfo, open_source
@@ -31,7 +32,7 @@ def tape_of(
     Killed in between, it starts anew. Raises SourceError for a URI that isn't one, OutputError when there is no room.
     """
     name = hashlib.sha256(f"{uri} {PLAN} {_world_hash()}".encode()).hexdigest()[:24]
-    path = cache_folder() / f"{name}.tape"
+    path = cache_folder("tapes") / f"{name}.tape"
     if not path.exists():
         part = path.with_suffix(f".{os.getpid()}.part")
         try:
@@ -39,21 +40,11 @@ def tape_of(
             part.replace(path)
         except OSError as e:
             raise OutputError(
-                f"{path}: can't be written ({e.strerror}); set XDG_CACHE_HOME to a folder with room"
+                f"{path}: can't be written ({e.strerror}); set HANDRAIL_CACHE or XDG_CACHE_HOME to a folder with room"
             ) from e
         finally:
             part.unlink(missing_ok=True)
     return path
-
-
-def cache_folder() -> Path:
-    """Made when missing. Raises OutputError when it can't be."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "handrail" / "tapes"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise OutputError(f"{folder}: can't be made ({e.strerror}); set XDG_CACHE_HOME to a folder with room") from e
-    return folder
 
 
 async def _draw(

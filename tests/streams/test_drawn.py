@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from handrail.streams.drawn import cache_folder, tape_of
+from handrail.streams.cache import cache_folder
+from handrail.streams.drawn import tape_of
 from handrail.streams.errors import OutputError, SourceError
 from handrail.streams.samples import Sample
 from handrail.streams.source import SourceInfo
@@ -16,8 +17,9 @@ URI = "world:3?kind=free&seconds=2"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HANDRAIL_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return cache_folder()
+    return cache_folder("tapes")
 
 
 def test_a_walk_is_drawn_once_and_its_samples_are_told_meanwhile(cache: Path) -> None:
@@ -48,3 +50,9 @@ def test_what_is_no_walk_and_a_cache_without_room_are_one_clear_error(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(OutputError, match="XDG_CACHE_HOME"):
         tape_of(URI)
+
+
+def test_the_cache_can_be_put_anywhere_for_handrail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_folder("models") == tmp_path / "handrail" / "models"
+    monkeypatch.setenv("HANDRAIL_CACHE", str(tmp_path / "mine"))
+    assert cache_folder("models") == tmp_path / "mine" / "models"
