@@ -20,6 +20,7 @@ BENCHES = {
     "world": "obstacles found, warnings in time and false alarms, against the simulated world's truth",
     "outages": "random camera outages: how soon the wearer is told, how soon guidance is back",
     "damage": "damaged recordings through the whole path: no death, a clear error or a spoken state",
+    "bundles": "damaged bundles of model files: each refused before any of its files is parsed",
     "repeat": "the same replay many times and under several hash seeds: one and the same event log",
     "speed": "a looped recording on virtual time: seconds of recording per second",
     "buffer": "the rolling buffer at four times nominal rates: resident memory over time",

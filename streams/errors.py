@@ -4,7 +4,9 @@ HandrailError                 one line for people: what was expected, what came,
 ├── InputError                bad input: exit code 2
 │   ├── SourceError           a recording, world or device that can't be opened or read
 │   ├── ConfigError           a configuration file or option
-│   └── OutputError           a folder or file that can't be written
+│   ├── OutputError           a folder or file that can't be written
+│   ├── BundleError           a bundle of model files that isn't what its manifest says
+│   └── ModelError            weights that can't be fetched, or aren't those that were pinned
 ├── MissingDependencyError    something that isn't installed: exit code 3, the message holds the command that mends it
 ├── StaleError                data older than the caller allowed
 └── DeviceError               a voice, speaker or other device that failed
@@ -34,6 +36,14 @@ class ConfigError(InputError):
 
 
 class OutputError(InputError):
+    pass
+
+
+class BundleError(InputError):
+    pass
+
+
+class ModelError(InputError):
     pass
 
 
