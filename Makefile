@@ -2,7 +2,7 @@
 # On a fresh machine: Linux, Python 3.11 or 3.12 with venv, make. Nothing else, nothing from apt.
 
 BIN := .venv/bin
-ROOMS := streams runtime device eval benchmarks
+ROOMS := streams runtime device export eval benchmarks
 RECORDINGS := ../shared/data/aria
 CORRIDOR := $(RECORDINGS)/gen2/corridor_profile8.vrs
 PYTEST_ARGS ?=

@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "streams": {"streams"},
     "device": {"device", "streams"},
     "runtime": {"runtime", "device", "streams"},
+    "export": {"export", "runtime", "streams"},
     "eval": {"eval", "runtime", "device", "streams"},
     "benchmarks": {"benchmarks", "eval", "runtime", "device", "streams"},
 }
