@@ -16,7 +16,8 @@ import msgspec
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 1 << 20  # bytes; one with 40 files has 10,000
 MOST_FILES = 1000
-# No pickle, no archive, no shared library: nothing whose reading runs code. ONNX Runtime is given no custom operators.
+# No pickle, no archive, and no shared library (custom operators of a graph would come from one): nothing whose reading
+# runs code.
 SUFFIXES = (".onnx", ".onnx.data", ".npy", ".json", ".jinja", ".txt")
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")

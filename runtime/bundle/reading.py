@@ -116,7 +116,7 @@ class Bundle:
 def open_bundle(folder: Path, progress: Progress | None = None) -> Bundle:
     """Raises BundleError: one line with the file's name, what is wrong with it and what to do."""
     manifest, stamps = verified(folder, folder, progress)
-    return Bundle(folder, manifest, stamps)
+    return Bundle(Path(os.path.abspath(folder)), manifest, stamps)
 
 
 def verified(folder: Path, called: Path, progress: Progress | None = None) -> tuple[Manifest, dict[str, Stamp]]:

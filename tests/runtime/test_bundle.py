@@ -67,6 +67,14 @@ def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
     assert names(tmp_path / "a") == ["fused"]
 
 
+def test_a_bundle_stays_open_when_the_process_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "fused")
+    monkeypatch.chdir(tmp_path)
+    bundle = open_bundle(Path("fused"))
+    monkeypatch.chdir("/")
+    assert bundle.read("decoder.onnx") == bundle.path("decoder.onnx").read_bytes() == b"graph"
+
+
 def test_progress_ends_at_all_bytes_and_goes_on_in_pieces(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     bundle = open_bundle(write(tmp_path / "b", bytes(5 << 20)), lambda done, total: told.append((done, total)))
