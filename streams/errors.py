@@ -4,6 +4,8 @@ HandrailError                 one line for people: what was expected, what came,
 ├── InputError                bad input: exit code 2
 │   ├── SourceError           a recording, world or device that can't be opened or read
 │   ├── ConfigError           a configuration file or option
+│   ├── DataError             a line of a data set
+│   ├── CheckpointError       a checkpoint of a training that is damaged, or of another one
 │   └── OutputError           a folder or file that can't be written
 ├── MissingDependencyError    something that isn't installed: exit code 3, the message holds the command that mends it
 ├── StaleError                data older than the caller allowed
@@ -30,6 +32,14 @@ class SourceError(InputError):
 
 
 class ConfigError(InputError):
+    pass
+
+
+class DataError(InputError):
+    pass
+
+
+class CheckpointError(InputError):
     pass
 
 
