@@ -33,12 +33,14 @@ DECLARED_DELAY_MS: dict[Kind, float] = {
 class DecodePlan:
     """Which camera frames are decoded (the rest are counted with ``pixels=None``): label -> highest rate in Hz.
 
-    ``stereo_hz`` applies to both cameras of the forward SLAM pair, in step, whatever their labels.
+    ``stereo_hz`` applies to both cameras of the forward SLAM pair, in step, whatever their labels. ``rgb_at_s`` names
+    single frames of the RGB camera: the last one captured by each of these times (the first one where there is none).
     Decoding costs 100-150 ms for a Gen 2 RGB frame and 5-10 ms for a SLAM frame, hence the plan.
     """
 
     stereo_hz: float = 10.0
     rgb_hz: float = 0.0
+    rgb_at_s: tuple[float, ...] = ()  # since ``first_device_ns``
     other_hz: dict[str, float] = field(default_factory=dict)
 
 

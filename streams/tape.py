@@ -154,7 +154,7 @@ def _header(name: str, record: memoryview) -> tuple[SourceInfo, DecodePlan]:
         rig = Rig.from_json(info.pop("rig"))
         streams = tuple(Stream(label, Kind(kind)) for label, kind in info.pop("streams"))
         notes = tuple(info.pop("notes"))
-        return SourceInfo(rig=rig, streams=streams, notes=notes, **info), DecodePlan(**head["plan"])
+        return SourceInfo(rig=rig, streams=streams, notes=notes, **info), msgspec.convert(head["plan"], DecodePlan)
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise SourceError(f"{name}: damaged tape, its first record makes no sense ({e})") from e
 

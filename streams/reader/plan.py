@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,16 +19,20 @@ def planned_frames(
     times: dict[str, I64],
     pair: tuple[str, str] | None,
     last: dict[str, int] | None = None,
+    start_ns: int = 0,
 ) -> dict[str, Mask]:
     """Per camera label the frames to decode, [N]. Both of the stereo pair are taken in step, or neither.
 
-    ``last``: per label the frame decoded last before these, e.g. in the lap before.
+    ``last``: per label the frame decoded last before these, e.g. in the lap before. ``start_ns``: what the plan's
+    single times count from.
     """
     masks: dict[str, Mask] = {}
     last = last or {}
     for label in times:
         fallback = plan.rgb_hz if kinds[label] is Kind.RGB else 0.0
         masks[label] = thinned(times[label], plan.other_hz.get(label, fallback), last.get(label))
+        if kinds[label] is Kind.RGB:
+            masks[label][captured_by(times[label], [start_ns + round(s * 1e9) for s in plan.rgb_at_s])] = True
     if pair is not None and pair[0] in times and pair[1] in times:
         left, right = pair
         with_partner, partner = _partners(times[left], times[right])
@@ -49,6 +55,13 @@ def thinned(times: I64, rate_hz: float, last: int | None = None) -> Mask:
         if last is None or t - last >= wait_ns:
             mask[i], last = True, t
     return mask
+
+
+def captured_by(times: I64, at_ns: Sequence[int]) -> I64:
+    """Of frames at ``times`` [N], in order, the index of the last one captured by each of ``at_ns``, else the first."""
+    if not len(times):
+        return np.zeros(0, dtype=np.int64)
+    return np.maximum(np.searchsorted(times, np.array(at_ns, dtype=np.int64), side="right") - 1, 0)
 
 
 def _partners(left: I64, right: I64) -> tuple[I64, I64]:

@@ -160,7 +160,8 @@ class Recording:
         while self._lap < lap:
             self._lap += 1
             self._decoded_ns = {label: t - self._loop_ns for label, t in self._decoded_ns.items()}
-            masks = planned_frames(self._plan, kinds, times, self._rig.stereo_pair, self._decoded_ns)
+            start_ns = int(self._time[0]) - self._lap * self._loop_ns
+            masks = planned_frames(self._plan, kinds, times, self._rig.stereo_pair, self._decoded_ns, start_ns)
             self._planned = np.zeros(len(self._time), dtype=bool)
             for label, mask in masks.items():
                 self._planned[at[label][mask]] = True

@@ -116,8 +116,11 @@ class WorldSource:
     def _frames(self, stream: Stream) -> Iterator[_Due]:
         _, hz, offset_s = CAMERAS[self._world.options.generation][stream.label]
         drawn_hz = self._drawn_hz(stream)
+        single = self._plan.rgb_at_s if stream.kind is Kind.RGB else ()
+        chosen = {max(0, math.floor((at - offset_s) * hz + 1e-6)) for at in single}
         for k, t in _times(hz, offset_s, self._world.place.duration_s):
             drawn = drawn_hz > 0 and (k == 0 or int(k * drawn_hz / hz + 1e-9) > int((k - 1) * drawn_hz / hz + 1e-9))
+            drawn = drawn or k in chosen
             yield _Due(device_ns(t), stream, functools.partial(self._frame, stream, k, t, drawn))
 
     def _drawn_hz(self, stream: Stream) -> float:

@@ -203,6 +203,18 @@ def test_the_pair_is_planned_in_step_whatever_the_two_cameras_times(left: Any, r
         assert np.abs(right[masks["r"]] - t).min() <= 0.4 * (np.median(np.diff(left)) if len(left) > 1 else 1e8)
 
 
+@given(times=capture_times, at_s=st.lists(st.floats(0, 20), max_size=5), start_ns=st.integers(0, 10**9))
+def test_single_rgb_frames_are_the_last_ones_captured_by_then(times: Any, at_s: list[float], start_ns: int) -> None:
+    plan = DecodePlan(stereo_hz=0.0, rgb_at_s=tuple(at_s))
+    masks = planned_frames(plan, {"rgb": Kind.RGB, "l": Kind.SLAM}, {"rgb": times, "l": times}, None, None, start_ns)
+    assert not masks["l"].any()
+    expected = set()
+    for s in at_s:
+        by_then = np.flatnonzero(times <= start_ns + round(s * 1e9))
+        expected |= {int(by_then[-1]) if len(by_then) else 0} if len(times) else set()
+    assert set(np.flatnonzero(masks["rgb"]).tolist()) == expected
+
+
 def test_ten_hertz_of_thirty_is_every_third_frame_despite_jitter() -> None:
     jitter = np.random.default_rng(1).integers(-400_000, 400_000, 300)
     times = np.arange(300, dtype=np.int64) * 33_333_333 + jitter

@@ -26,7 +26,7 @@ from handrail.streams.tape import MAGIC, open_tape, write_tape
 from handrail.streams.world.scenario import load_rig
 from handrail.streams.world.source import WorldSource, open_world
 
-PLAN = DecodePlan(stereo_hz=2.0, rgb_hz=1.0)
+PLAN = DecodePlan(stereo_hz=2.0, rgb_hz=1.0, rgb_at_s=(0.5,))
 
 
 async def _all(samples: AsyncIterator[Sample]) -> list[Sample]:

@@ -15,7 +15,7 @@ from handrail.streams.clock import now_ns, run_virtual
 from handrail.streams.errors import SourceError
 from handrail.streams.samples import ImageFrame, ImuBatch, Kind, Notice, Sample
 from handrail.streams.source import DECLARED_DELAY_MS, DecodePlan, open_source
-from handrail.streams.world.scenario import load_rig
+from handrail.streams.world.scenario import FIRST_DEVICE_NS, load_rig
 from handrail.streams.world.source import CAMERAS, IMU_HZ, WorldSource, open_world
 
 COUNT_ONLY = DecodePlan(stereo_hz=0.0)
@@ -118,6 +118,12 @@ def test_frames_are_drawn_as_the_plan_says_and_counted_otherwise() -> None:
     left = [ns for label, ns in _pictures(samples) if label == "slam-front-left"]
     right = [ns for label, ns in _pictures(samples) if label == "slam-front-right"]
     assert all(abs(a - b) < 500_000 for a, b in zip(left, right, strict=True))
+
+
+def test_single_frames_of_the_rgb_camera_are_those_captured_last_by_their_times() -> None:
+    plan = DecodePlan(stereo_hz=0.0, rgb_at_s=(0.0, 0.3, 1.016, 1.999))  # at 10 Hz, the first one at 16 ms
+    drawn = sorted(ns - FIRST_DEVICE_NS for label, ns in _pictures(_samples("world:4?seconds=2&kind=free", plan)))
+    assert [round(ns / 1e6) for ns in drawn] == [16, 216, 1016, 1916]
 
 
 def test_a_frame_is_the_same_whatever_else_is_drawn() -> None:

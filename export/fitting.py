@@ -1,0 +1,173 @@
+"""A whole training: data checked, backbone opened, clips cut, statistics taken, then every step (``loop``).
+
+What can go wrong cheaply comes first: options, data and checkpoints are looked at before anything is decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from handrail.export import models
+from handrail.export.array_cache import LIMIT_BYTES, ArrayCache
+from handrail.export.backbones.base import Backbone
+from handrail.export.batches import Batches
+from handrail.export.checkpoint import Checkpoint, checkpoints, newest_checkpoint, read_checkpoint, remove_leftovers
+from handrail.export.curve import StepDone
+from handrail.export.data import Example, check, read_examples
+from handrail.export.fused import FusedModel
+from handrail.export.fusion import Fusion
+from handrail.export.loop import KEEP, SAVE_EVERY, Outcome, train
+from handrail.export.material import ImuEncoder, Material
+from handrail.export.primus import encode, load_primus
+from handrail.export.resume import Identity, backbone_id, data_hash, go_on, seed_generators, start_from
+from handrail.export.sampling import duration_s
+from handrail.export.statistics import Moments
+from handrail.export.training import AcceleratedEngine, Engine, PlainEngine, Settings, Trainer
+from handrail.runtime.grid import Statistics
+from handrail.streams.cache import cache_folder
+from handrail.streams.errors import ConfigError, DataError
+
+TINY = "tiny:"  # a random backbone of a family, to try data and options with
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    backbone: str  # a model of `handrail models`, a folder, a hub id, or tiny:FAMILY
+    data: Path
+    out: Path
+    settings: Settings
+    revision: str | None = None  # of the hub id
+    side_px: int | None = None  # of frames, where the backbone leaves it open
+    imu_encoder: Path | None = None  # PRIMUS weights
+    start: Path | None = None  # stage 2: a checkpoint of stage 1, or a folder of them
+    resume: Path | None = None  # a checkpoint of this training, or a folder of them
+    device: Literal["cpu", "cuda"] = "cpu"
+    cache: Path | None = None  # of clips; None: the user's cache folder
+    cache_bytes: int = LIMIT_BYTES
+    save_every: int = SAVE_EVERY
+    keep: int = KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a caller wants to see of it. ``on_problem``: a bad line of the data."""
+
+    on_problem: Callable[[str], None] = lambda line: None
+    on_note: Callable[[str], None] = lambda line: None
+    on_clip: Callable[[int, int], None] = lambda done, of: None
+    on_step: Callable[[StepDone], None] = lambda done: None
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    outcome: Outcome
+    examples: int
+    trained_parameters: int
+    identity: Identity
+
+
+def fit(job: Job, hooks: Hooks) -> Fitted:
+    """Raises HandrailError of every kind; see ``loop.train``."""
+    _check_job(job)
+    before = _read(job.resume or job.start)
+    examples = training_split(job.data, hooks)
+    seed_generators(job.settings.seed)
+    backbone = open_any(job)
+    cache = ArrayCache(job.cache or cache_folder("clips"), job.cache_bytes)
+    encoder = _imu_encoder(job.imu_encoder, hooks)
+    material = Material(cache, backbone.side.image, encoder, job.settings.mode, job.settings.window_s)
+    identity = Identity(
+        backbone_id(backbone, job.backbone), data_hash(examples),
+        None if encoder is None else encoder.sha256, statistics_of(examples, material, hooks),
+    )  # fmt: skip
+    trainer = new_trainer(backbone, job.settings, PlainEngine() if job.device == "cpu" else AcceleratedEngine())
+    if before is not None:
+        where, checkpoint = before
+        (go_on if job.resume is not None else start_from)(trainer, checkpoint, identity, where)
+    feed = Batches(examples, material, backbone, identity.statistics, job.settings)
+    outcome = train(
+        trainer, feed, identity, job.out, save_every=job.save_every, keep=job.keep, watch=hooks.on_step
+    )
+    return Fitted(outcome, len(examples), sum(p.numel() for p in trainer.trained.values()), identity)
+
+
+def new_trainer(backbone: Backbone, settings: Settings, engine: Engine) -> Trainer:
+    """Adapters and fusion network as torch's generator makes them."""
+    backbone.lora(settings.lora_r, settings.lora_alpha)
+    return Trainer(FusedModel(backbone, Fusion(backbone.d_model, settings.stage)), settings, engine)
+
+
+def training_split(data: Path, hooks: Hooks) -> list[Example]:
+    """All examples whose split is "train". Raises DataError when a line of any split is wrong, or none is left."""
+    if wrong := check(data, duration_s):
+        for line in wrong:
+            hooks.on_problem(line)
+        raise DataError(f"{data}: {len(wrong)} line{'s are' if len(wrong) > 1 else ' is'} wrong, see above; "
+                        "nothing was trained")  # fmt: skip
+    examples = [e for e in read_examples(data) if e.split == "train"]
+    if not examples:
+        raise DataError(f'{data}: expected examples whose split is "train", found none')
+    return examples
+
+
+def statistics_of(examples: Sequence[Example], material: Material, hooks: Hooks) -> Statistics:
+    """Over the training split; every clip is cut on the way. Clips that several examples share count once each."""
+    moments = Moments()
+    for i, example in enumerate(examples, 1):
+        moments.add(material.grids(example))
+        hooks.on_clip(i, len(examples))
+    return moments.statistics()
+
+
+def open_any(job: Job) -> Backbone:
+    """Raises ConfigError, SourceError, or ModelError for one that isn't fetched or isn't whole."""
+    if job.backbone.startswith(TINY):
+        from handrail.export.backbones import tiny
+        from handrail.export.backbones.families import FAMILIES
+
+        family = job.backbone.removeprefix(TINY)
+        if family not in FAMILIES:
+            raise ConfigError(f"--backbone {job.backbone}: expected one of {', '.join(TINY + f for f in FAMILIES)}")
+        return tiny.build(family, job.settings.seed)
+    from handrail.export.backbones.opening import open_backbone
+
+    dtype = torch.bfloat16 if job.settings.precision == "bfloat16" else torch.float32
+    source = str(models.ready(job.backbone)) if job.backbone in models.registry() else job.backbone
+    return open_backbone(source, revision=job.revision, side=job.side_px, dtype=dtype)
+
+
+def _check_job(job: Job) -> None:
+    if job.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("--device cuda: torch finds no CUDA device here; use --device cpu")
+    if job.resume is None and job.settings.stage == 2 and job.start is None:
+        raise ConfigError("--stage 2: starts from a checkpoint of stage 1; name it with --from")
+    if job.start is not None and (job.settings.stage == 1 or job.resume is not None):
+        raise ConfigError("--from: only a new stage 2 starts from another training's checkpoint")
+    remove_leftovers(job.out)
+    if job.resume is None and (there := [path for _, path in checkpoints(job.out)]):
+        raise ConfigError(
+            f"--out {job.out}: holds checkpoints ({there[-1].name}); add --resume, or choose another folder"
+        )
+
+
+def _read(path: Path | None) -> tuple[Path, Checkpoint] | None:
+    if path is None:
+        return None
+    folder = newest_checkpoint(path)
+    return folder, read_checkpoint(folder)
+
+
+def _imu_encoder(path: Path | None, hooks: Hooks) -> ImuEncoder | None:
+    if path is None:
+        hooks.on_note("no --imu-encoder: trained without the IMU stream, as if no glasses had one")
+        return None
+    primus = load_primus(path).eval()
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return ImuEncoder(lambda windows: encode(primus, windows), sha256)
