@@ -1,0 +1,1 @@
+"""Vision-language backbones behind one interface: ``open_backbone`` for weights, ``tiny.build`` for random ones."""

@@ -1,0 +1,44 @@
+"""A language model alone, through the decoder's export: for comparing quantisations on real weights.
+
+No frames and no sensors: whoever asks for them gets an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from handrail.export.backbones.base import Backbone, Seen, Side
+from handrail.export.backbones.opening import add_sensor_token
+from handrail.runtime.preprocess import ImagePlan, TokenPlan
+from handrail.runtime.preprocess.prompt import SENSOR
+
+
+class TextOnly(Backbone):
+    family = "text"
+
+    @property
+    def language(self) -> nn.Module:
+        return self.model.model  # type: ignore[return-value]
+
+    @property
+    def tokens_per_frame(self) -> int:
+        return 0
+
+    def see(self, pixels: Tensor) -> Seen:
+        raise TypeError("a language model alone sees no frames")
+
+
+def open_text(folder: str, dtype: torch.dtype = torch.float32) -> TextOnly:
+    """From a local directory in the format of transformers."""
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").eval()
+    add_sensor_token(model, tokenizer)
+    model.config.text_config = model.config  # as in the others
+    sensor = tokenizer.convert_tokens_to_ids(SENSOR)
+    tokens = TokenPlan(-1, sensor, (tokenizer.eos_token_id,), "\0", "")
+    image = ImagePlan(16, 16, "bicubic", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    return TextOnly(model, tokenizer, Side(image, tokens, "{{ messages[0]['content'][-1]['text'] }}"))

@@ -1,0 +1,118 @@
+"""A trained model becomes a bundle: graphs, embeddings, tokenizer, statistics, each hashed in the manifest.
+
+Adapters are merged into the weights first. One large thing at a time is in memory beside the model itself.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import torch
+from torch import nn
+
+from handrail.export.backbones.base import Backbone
+from handrail.export.fused import FusedModel
+from handrail.export.fusion import TOKENS_OUT
+from handrail.export.graphs.decoder import DecoderGraph, decoder_inputs, mask_names
+from handrail.export.graphs.onnx_file import fused, save, to_graph
+from handrail.export.graphs.quantise import Quant, quantise
+from handrail.export.graphs.sensors import (
+    FusionGraph,
+    VisionGraph,
+    fusion_inputs,
+    primus_inputs,
+    vision_inputs,
+    vision_outputs,
+)
+from handrail.runtime.grid import Statistics
+
+Provider = Literal["cpu", "cuda", "tensorrt"]
+ROWS = 8192  # of the embedding table at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """All that a bundle is made from."""
+
+    model: FusedModel
+    primus: nn.Module
+    statistics: Statistics
+
+
+def write_graphs(
+    parts: Parts, folder: Path, quant: Quant = "none", provider: Provider = "cpu",
+    step: Callable[[str], None] = lambda name: None,
+) -> dict[str, Any]:
+    """Into a folder; returns the sections of the manifest. ``step`` is told what comes next."""
+    model, backbone = parts.model, parts.model.backbone
+    backbone.merge_lora()
+    step("vision graph")
+    save(to_graph(VisionGraph(backbone), vision_inputs(backbone.side.image), vision_outputs(backbone)),
+         folder / "vision.onnx")  # fmt: skip
+    step("sensor graphs")
+    save(to_graph(parts.primus, primus_inputs(), ["features"]), folder / "primus.onnx")
+    if model.fusion is not None:
+        graph = to_graph(FusionGraph(model.fusion), fusion_inputs(backbone.d_model), ["tokens", "gates"])
+        save(graph, folder / "fusion.onnx")
+    step("embeddings")
+    write_embeddings(backbone, folder / "embeddings.npy")
+    step("decoder")
+    write_decoder(backbone, folder / "decoder.onnx", quant, provider)
+    backbone.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text(backbone.side.template, encoding="utf-8")
+    (folder / "statistics.json").write_bytes(msgspec.json.encode(parts.statistics.to_json()))
+    return sections(parts)
+
+
+def write_decoder(backbone: Backbone, path: Path, quant: Quant, provider: Provider) -> None:
+    """With ONNX Runtime's operators for the CPU; as opset 20 alone has it for the others."""
+    inputs, outputs = decoder_inputs(backbone)
+    graph = to_graph(DecoderGraph(backbone), inputs, outputs)
+    if provider == "cpu":
+        graph = fused(graph)
+    if quant == "none":
+        save(graph, path)
+        return
+    whole = path.with_name("decoder-whole.onnx")
+    written = save(graph, whole)
+    del graph
+    gc.collect()
+    quantise(whole, path, quant)
+    for file in written:
+        file.unlink()
+
+
+def write_embeddings(backbone: Backbone, path: Path) -> None:
+    """[V, d], as the decoder takes them (Gemma's are scaled)."""
+    table = backbone.model.get_input_embeddings().weight  # type: ignore[operator]
+    kind = np.float16 if table.dtype in (torch.float16, torch.bfloat16) else np.float32
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=tuple(table.shape))
+    with torch.no_grad():
+        for first in range(0, len(table), ROWS):
+            ids = torch.arange(first, min(first + ROWS, len(table)), device=table.device)
+            out[first : first + len(ids)] = backbone.embed(ids).float().cpu().numpy()
+    out.flush()
+
+
+def sections(parts: Parts) -> dict[str, Any]:
+    """What the runtime needs to know beside the graphs."""
+    backbone, fusion, text = parts.model.backbone, parts.model.fusion, parts.model.backbone.text_config
+    return {
+        "decoder": {
+            "layers": text.num_hidden_layers, "kv_heads": text.num_key_value_heads,
+            "head_dim": getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
+            "d_model": backbone.d_model, "axes": 3 if backbone.mrope else 1,
+            "masks": dict(zip(mask_names(backbone), backbone.windows().values(), strict=True)),
+            "both_ways": backbone.both_ways, "deepstack": backbone.deepstack_layers,
+        },
+        "vision": {"tokens_per_frame": backbone.tokens_per_frame, "grid": backbone.frame_grid},
+        "preprocess": msgspec.to_builtins(backbone.side.image),
+        "tokens": msgspec.to_builtins(backbone.side.tokens),
+        "fusion": {"stage": fusion.stage, "tokens": TOKENS_OUT[fusion.stage]} if fusion is not None else {},
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""The fused model as ONNX graphs: one for frames, one for sensors, one for IMU windows, one for prefill and decode."""

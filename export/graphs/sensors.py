@@ -1,0 +1,59 @@
+"""Frames, sensor streams and IMU windows as graphs; batches of frames and windows of any size."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from handrail.export.backbones.base import Backbone
+from handrail.export.fusion import Fusion
+from handrail.export.graphs.onnx_file import Input
+from handrail.runtime.grid import BINS, STREAMS
+from handrail.runtime.preprocess import ImagePlan
+
+
+class VisionGraph(nn.Module):
+    """Pixels [F, ...] to features [F, T, d], with Qwen3-VL's deepstack [K, F, T, d] beside them."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, pixels: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        seen = self.backbone.see(pixels)
+        return seen.features if seen.deepstack is None else (seen.features, seen.deepstack)
+
+
+class FusionGraph(nn.Module):
+    """The question [1, d], then values [1, 64, D] and validity [1, 64] of each stream in the order of ``STREAMS``."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        super().__init__()
+        self.fusion = fusion
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        question, *rest = inputs
+        values = dict(zip(STREAMS, rest[::2], strict=True))
+        valid = dict(zip(STREAMS, rest[1::2], strict=True))
+        out = self.fusion(values, valid, question)
+        return out.tokens, out.gates
+
+
+def vision_inputs(plan: ImagePlan) -> list[Input]:
+    return [Input("pixels", torch.zeros(2, *plan.shape), (0,))]
+
+
+def vision_outputs(backbone: Backbone) -> list[str]:
+    return ["features", "deepstack"] if backbone.deepstack_layers else ["features"]
+
+
+def fusion_inputs(d_model: int) -> list[Input]:
+    inputs = [Input("question", torch.randn(1, d_model))]
+    for stream, width in STREAMS.items():
+        inputs.append(Input(stream, torch.randn(1, BINS, width)))
+        inputs.append(Input(f"{stream}_valid", torch.ones(1, BINS, dtype=torch.bool)))
+    return inputs
+
+
+def primus_inputs() -> list[Input]:
+    return [Input("windows", torch.randn(2, 6, 250), (0,))]

@@ -1,0 +1,121 @@
+"""``handrail export --check --language DIR``: real weights of a language model through the decoder's export.
+
+Its greedy text against that of transformers, and what weights in 8 and 4 bits cost in perplexity.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from handrail.export.backbones.text import TextOnly, open_text
+from handrail.export.bundling import write_decoder
+from handrail.export.graphs.quantise import Quant
+from handrail.export.parity import Graphs, no_past
+from handrail.runtime.preprocess import mask
+
+QUANTS: tuple[Quant, ...] = ("none", "w8", "w4")
+PROMPT = "A person who is blind walks with a cane. The first thing to tell them about a street crossing is"
+NEW_TOKENS = 64
+TEXT_TOKENS = 2000
+
+
+@dataclass
+class LanguageReport:
+    greedy_equal: bool
+    text: str  # what both wrote
+    perplexity: dict[str, float] = field(default_factory=dict)  # "transformers", then each quantisation
+    megabytes: dict[str, float] = field(default_factory=dict)
+    export_s: dict[str, float] = field(default_factory=dict)
+
+
+def check_language(folder: str, text: str, step: Callable[[str], None] = lambda name: None) -> LanguageReport:
+    """``text`` needs ``TEXT_TOKENS`` tokens at least for the perplexities to be comparable between runs."""
+    backbone = open_text(folder)
+    tokens = backbone.prompter.encode(text)[:TEXT_TOKENS]
+    step("transformers")
+    expected = _transformers_greedy(backbone, backbone.prompter.encode(PROMPT))
+    report = LanguageReport(True, backbone.prompter.decode(expected))
+    report.perplexity["transformers"] = _transformers_perplexity(backbone, tokens)
+    for quant in QUANTS:
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "decoder.onnx"
+            step(f"export, {quant}")
+            began = time.perf_counter()
+            write_decoder(backbone, path, quant, "cpu")
+            report.export_s[quant] = round(time.perf_counter() - began, 1)
+            report.megabytes[quant] = round(sum(f.stat().st_size for f in path.parent.iterdir()) / 1e6, 1)
+            decoder = _Decoder(backbone, path.parent)
+            if quant == "none":
+                report.greedy_equal = decoder.greedy(backbone.prompter.encode(PROMPT)) == expected
+            step(f"perplexity, {quant}")
+            report.perplexity[quant] = decoder.perplexity(tokens)
+    return report
+
+
+@torch.no_grad()
+def _transformers_greedy(backbone: TextOnly, prompt: list[int]) -> list[int]:
+    out = backbone.model.generate(  # type: ignore[operator]
+        torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+        max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0,
+    )  # fmt: skip
+    tokens: list[int] = out[0, len(prompt):].tolist()
+    return tokens
+
+
+@torch.no_grad()
+def _transformers_perplexity(backbone: TextOnly, tokens: list[int]) -> float:
+    ids = torch.tensor([tokens])
+    logits = backbone.model(ids).logits[0, :-1]
+    loss = torch.nn.functional.cross_entropy(logits.double(), ids[0, 1:])
+    return round(math.exp(float(loss)), 4)
+
+
+class _Decoder:
+    """The graph with flat keys and values, a token at a time as in an answer."""
+
+    def __init__(self, backbone: TextOnly, folder: Path) -> None:
+        self._table = backbone.embed(torch.arange(backbone.text_config.vocab_size)).detach().numpy()
+        self._end = backbone.side.tokens.end
+        self._graphs = Graphs(folder)
+        self._past: dict[str, Any] = {}
+        self._length = 0
+
+    def greedy(self, prompt: list[int]) -> list[int]:
+        self._begin()
+        scores, out = self._read(prompt), []
+        for _ in range(NEW_TOKENS):
+            out.append(int(scores.argmax()))
+            if out[-1] in self._end:
+                break
+            scores = self._read(out[-1:])
+        return out
+
+    def perplexity(self, tokens: list[int]) -> float:
+        self._begin()
+        loss = 0.0
+        for token, following in zip(tokens, tokens[1:], strict=False):
+            scores = self._read([token]).astype(np.float64)
+            loss += np.logaddexp.reduce(scores) - scores[following]
+        return round(math.exp(loss / (len(tokens) - 1)), 4)
+
+    def _begin(self) -> None:
+        self._past, self._length = no_past(self._graphs), 0
+
+    def _read(self, tokens: list[int]) -> Any:
+        first, self._length = self._length, self._length + len(tokens)
+        seen = mask(np.full(self._length, -1), len(tokens))[None, None]
+        places = np.arange(first, self._length)[None, None]
+        fed = {"inputs_embeds": self._table[tokens][None], "position_ids": places, "mask": seen, **self._past}
+        out = self._graphs.run("decoder", fed)
+        scores = out.pop("logits")[0, -1]
+        self._past = {name.replace("present", "past"): value for name, value in out.items()}
+        return scores

@@ -1,0 +1,215 @@
+"""Torch against ONNX Runtime: every graph on the same input, then a whole greedy answer with frames and sensors.
+
+    report = check(model, bundle_folder)      # tokens_equal, and the largest difference of each graph
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from handrail.export.fused import Batch, FusedModel
+from handrail.export.fusion import TOKENS_OUT
+from handrail.export.graphs.decoder import mask_names
+from handrail.runtime.grid import BINS, STREAMS
+from handrail.runtime.preprocess import mask, positions
+from handrail.runtime.preprocess.positions import frame_of
+
+Array = NDArray[Any]
+FRAMES = 8
+LOGITS_WITHIN = 1e-4
+
+
+@dataclass
+class Report:
+    """Of one model. ``cases``: with all streams, with one missing, with none."""
+
+    family: str
+    stage: int
+    tokens_equal: bool
+    max_abs_diff: dict[str, float]  # graph -> over all cases
+    tokens: dict[str, list[int]] = field(default_factory=dict)  # case -> greedy answer
+    variant: str = "fused"
+
+    @property
+    def held(self) -> bool:
+        return self.tokens_equal and max(self.max_abs_diff.values()) <= LOGITS_WITHIN
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "held": self.held}
+
+
+class Graphs:
+    """A bundle's graphs in ONNX Runtime, on the CPU."""
+
+    def __init__(self, folder: Path, decoder: str = "decoder.onnx") -> None:
+        options = ort.SessionOptions()
+        options.log_severity_level = 3
+        names = {"vision": "vision.onnx", "fusion": "fusion.onnx", "primus": "primus.onnx", "decoder": decoder}
+        self.sessions = {
+            name: ort.InferenceSession(str(folder / file), options, providers=["CPUExecutionProvider"])
+            for name, file in names.items()
+            if (folder / file).exists()
+        }
+
+    def run(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        session = self.sessions[graph]
+        names = [o.name for o in session.get_outputs()]
+        taken = {i.name for i in session.get_inputs()}
+        return dict(zip(names, session.run(names, {k: v for k, v in inputs.items() if k in taken}), strict=True))
+
+
+def check(
+    model: FusedModel, folder: Path, *, new_tokens: int = 24, seed: int = 0, decoder: str = "decoder.onnx"
+) -> Report:
+    """Random frames, sensors and question; the streams all there, one missing, all missing."""
+    graphs, backbone = Graphs(folder, decoder), model.backbone
+    stage = model.fusion.stage if model.fusion is not None else 0
+    report = Report(backbone.family, stage, True, {})
+    streams = list(STREAMS)
+    missing = {"all streams": (), f"no {streams[seed % 5]}": (streams[seed % 5],), "no streams": tuple(streams)}
+    for case, gone in missing.items():
+        batch = random_batch(model, seed, gone)
+        ours = torch_answer(model, batch, new_tokens)
+        theirs = graph_answer(model, graphs, batch, new_tokens, report.max_abs_diff)
+        report.tokens[case] = theirs.tokens
+        report.tokens_equal &= ours.tokens == theirs.tokens
+        same = min(len(ours.logits), len(theirs.logits))
+        off = float(np.abs(np.stack(ours.logits[:same]) - np.stack(theirs.logits[:same])).max())
+        report.max_abs_diff["decoder"] = max(report.max_abs_diff.get("decoder", 0.0), off)
+    return report
+
+
+@dataclass
+class Answer:
+    tokens: list[int]
+    logits: list[Array]
+
+
+def random_batch(model: FusedModel, seed: int, missing: tuple[str, ...] = ()) -> Batch:
+    """One example: eight frames, five streams with random gaps, a question."""
+    rng, backbone = np.random.default_rng(seed), model.backbone
+    sensor_tokens = 0 if model.fusion is None else TOKENS_OUT[model.fusion.stage]
+    question = "What is in front of me?"
+    ids = backbone.prompt(question, FRAMES, sensor_tokens)
+    asked = backbone.prompter.encode(question)
+    pixels = rng.normal(size=(FRAMES, *backbone.side.image.shape)).astype(np.float32)
+    values, valid = {}, {}
+    for stream, width in STREAMS.items():
+        there = (rng.random(BINS) < 0.7) & (stream not in missing)
+        valid[stream] = torch.tensor(there[None])
+        values[stream] = torch.tensor((rng.normal(size=(BINS, width)) * there[:, None])[None], dtype=torch.float32)
+    return Batch(
+        torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool), torch.full((1, len(ids)), -100),
+        torch.tensor([asked]), torch.ones(1, len(asked), dtype=torch.bool), torch.tensor(pixels), values, valid,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def torch_answer(model: FusedModel, batch: Batch, new_tokens: int) -> Answer:
+    """Greedy, the whole sequence anew for each token: slow, and without a cache that could be wrong."""
+    backbone, out = model.backbone, Answer([], [])
+    embeds, deepstack = model.embedded(batch)
+    ids = batch.ids
+    for _ in range(new_tokens):
+        hidden = backbone.hidden(embeds, backbone.asked(ids, torch.ones_like(ids, dtype=torch.bool)), deepstack)
+        scores = backbone.logits(hidden[:, -1])[0]
+        token = int(scores.argmax())
+        out.tokens.append(token)
+        out.logits.append(scores.numpy())
+        if token in backbone.side.tokens.end:
+            break
+        ids = torch.cat([ids, torch.tensor([[token]])], dim=1)
+        embeds = torch.cat([embeds, backbone.embed(torch.tensor([[token]]))], dim=1)
+        if deepstack is not None:
+            deepstack = torch.cat([deepstack, torch.zeros_like(deepstack[:, :, :1])], dim=2)
+    return out
+
+
+def graph_answer(model: FusedModel, graphs: Graphs, batch: Batch, new_tokens: int, off: dict[str, float]) -> Answer:
+    """Greedy through the graphs with flat keys and values; notes in ``off`` how far each graph is from torch."""
+    embeds, deepstack = _placed(model, graphs, batch, off)
+    backbone, ids = model.backbone, batch.ids[0].numpy()
+    past = no_past(graphs)
+    place = positions(ids, backbone.image_id, backbone.frame_grid)
+    axes, following = place.axes, place.next
+    out = Answer([], [])
+    for _ in range(new_tokens):
+        fed = _decoder_inputs(model, ids, embeds, axes, deepstack, past)
+        result = graphs.run("decoder", fed)
+        scores = result.pop("logits")[0, -1]
+        past = {name.replace("present", "past"): value for name, value in result.items()}
+        token = int(scores.argmax())
+        out.tokens.append(token)
+        out.logits.append(scores)
+        if token in backbone.side.tokens.end:
+            break
+        ids = np.append(ids, token)
+        axes = np.full((axes.shape[0], 1), following)
+        following += 1
+        embeds = backbone.embed(torch.tensor([[token]])).detach().numpy()
+        deepstack = None if deepstack is None else np.zeros_like(deepstack[:, :, :1])
+    return out
+
+
+def _placed(model: FusedModel, graphs: Graphs, batch: Batch, off: dict[str, float]) -> tuple[Array, Array | None]:
+    """Embeddings with frames and sensors in place, from the graphs."""
+    backbone = model.backbone
+    assert batch.pixels is not None
+    ids = batch.ids[0].numpy()
+    embeds = backbone.embed(batch.ids).detach().numpy().copy()
+    with torch.no_grad():
+        seen = backbone.see(batch.pixels)
+    vision = graphs.run("vision", {"pixels": batch.pixels.numpy()})
+    _note(off, "vision", vision["features"], seen.features)
+    at = ids == backbone.image_id
+    embeds[0, at] = vision["features"].reshape(-1, embeds.shape[-1])
+    deepstack = None
+    if seen.deepstack is not None:
+        _note(off, "vision", vision["deepstack"], seen.deepstack)
+        deepstack = np.zeros((len(vision["deepstack"]), *embeds.shape), embeds.dtype)
+        deepstack[:, 0, at] = vision["deepstack"].reshape(len(deepstack), -1, embeds.shape[-1])
+    if model.fusion is not None:
+        fed = {"question": model.asked_for(batch).detach().numpy()}
+        for stream in STREAMS:
+            fed[stream], fed[f"{stream}_valid"] = batch.values[stream].numpy(), batch.streams_valid[stream].numpy()
+        fused = graphs.run("fusion", fed)
+        with torch.no_grad():
+            ours = model.fusion(batch.values, batch.streams_valid, model.asked_for(batch))
+        _note(off, "fusion", fused["tokens"], ours.tokens)
+        _note(off, "fusion", fused["gates"], ours.gates)
+        embeds[0, ids == backbone.sensor_id] = fused["tokens"][0]
+    return embeds, deepstack
+
+
+def _note(off: dict[str, float], graph: str, theirs: Array, ours: Tensor) -> None:
+    off[graph] = max(off.get(graph, 0.0), float(np.abs(theirs - ours.detach().numpy()).max()))
+
+
+def no_past(graphs: Graphs) -> dict[str, Array]:
+    past = {}
+    for i in graphs.sessions["decoder"].get_inputs():
+        if i.name.startswith("past."):
+            past[i.name] = np.zeros((1, i.shape[1], 0, i.shape[3]), np.float32)
+    return past
+
+
+def _decoder_inputs(
+    model: FusedModel, ids: Array, embeds: Array, axes: Array, deepstack: Array | None, past: dict[str, Array]
+) -> dict[str, Array]:
+    backbone, new = model.backbone, embeds.shape[1]
+    frames = frame_of(ids, backbone.image_id)
+    fed: dict[str, Array] = {"inputs_embeds": embeds, "position_ids": axes[:, None], **past}
+    for name, window in zip(mask_names(backbone), backbone.windows().values(), strict=True):
+        fed[name] = mask(frames, new, both_ways=backbone.both_ways, window=window)[None, None]
+    if deepstack is not None:
+        fed["deepstack"] = deepstack
+    return fed
