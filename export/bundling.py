@@ -90,7 +90,7 @@ def write_decoder(backbone: Backbone, path: Path, quant: Quant, provider: Provid
 
 def write_embeddings(backbone: Backbone, path: Path) -> None:
     """[V, d], as the decoder takes them (Gemma's are scaled)."""
-    table = backbone.model.get_input_embeddings().weight  # type: ignore[operator]
+    table = backbone.model.get_input_embeddings().weight
     kind = np.float16 if table.dtype in (torch.float16, torch.bfloat16) else np.float32
     out = np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=tuple(table.shape))
     with torch.no_grad():

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from handrail.export.backbones import tiny
-from handrail.export.backbones.base import Backbone
 from handrail.export.bundling import write_decoder
 from handrail.export.fused import FusedModel
 from handrail.export.fusion import Fusion
@@ -43,21 +42,16 @@ def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> 
              folder / "vision.onnx")  # fmt: skip
         off_primus = _check_primus(folder)
         for stage in STAGES:
-            model = _with_fusion(backbone, stage)
-            save(to_graph(FusionGraph(model.fusion), fusion_inputs(backbone.d_model), ["tokens", "gates"]),  # type: ignore[arg-type]
+            torch.manual_seed(stage)
+            fusion = Fusion(backbone.d_model, stage).eval()
+            save(to_graph(FusionGraph(fusion), fusion_inputs(backbone.d_model), ["tokens", "gates"]),
                  folder / "fusion.onnx")  # fmt: skip
             for variant, decoder in DECODERS.items():
                 step(f"{family}: stage {stage}, {variant}")
-                report = check(model, folder, seed=stage, decoder=decoder)
+                report = check(FusedModel(backbone, fusion), folder, seed=stage, decoder=decoder)
                 report.variant = variant
                 report.max_abs_diff["primus"] = off_primus
                 yield report
-
-
-def _with_fusion(backbone: Backbone, stage: int) -> FusedModel:
-    torch.manual_seed(stage)
-    fusion = Fusion(backbone.d_model, stage)
-    return FusedModel(backbone, fusion).eval()
 
 
 def _check_primus(folder: Path) -> float:

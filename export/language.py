@@ -63,7 +63,7 @@ def check_language(folder: str, text: str, step: Callable[[str], None] = lambda 
 
 @torch.no_grad()
 def _transformers_greedy(backbone: TextOnly, prompt: list[int]) -> list[int]:
-    out = backbone.model.generate(  # type: ignore[operator]
+    out = backbone.model.generate(
         torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
         max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0,
     )  # fmt: skip

@@ -138,7 +138,7 @@ class PlainEngine:
         return logits
 
     def backward(self, loss: Tensor) -> None:
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
 
 
 class AcceleratedEngine:
@@ -158,7 +158,7 @@ class AcceleratedEngine:
             parameter.data = parameter.data.to(torch.float32 if parameter.requires_grad else torch.bfloat16)
         model.to(self.device)
         language = model.get_submodule("backbone").language
-        language.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator, union-attr]
+        language.gradient_checkpointing_enable({"use_reentrant": False})
         language.train()  # or nothing is recomputed; there is no dropout in it
 
     def forward(self, model: nn.Module, batch: Batch) -> Tensor:

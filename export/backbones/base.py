@@ -90,7 +90,7 @@ class Backbone(nn.Module):
 
     @property
     def head(self) -> nn.Module:
-        head: nn.Module = self.model.lm_head  # type: ignore[assignment]
+        head: nn.Module = self.model.lm_head
         return head
 
     @property
@@ -127,12 +127,13 @@ class Backbone(nn.Module):
         return self.prompter.ids(question, frames, sensor_tokens)
 
     def embed(self, ids: Tensor) -> Tensor:
-        embedded: Tensor = self.model.get_input_embeddings()(ids)  # type: ignore[operator]
+        embedded: Tensor = self.model.get_input_embeddings()(ids)
         return embedded
 
     def asked(self, ids: Tensor, valid: Tensor) -> Asked:
         """Positions and masks of right-padded prompts [B, S]."""
-        places, masks = [], {kind: [] for kind in self.windows()}  # type: ignore[var-annotated]
+        places: list[Any] = []
+        masks: dict[str, list[Any]] = {kind: [] for kind in self.windows()}
         for row, real in zip(ids.cpu().numpy(), valid.cpu().numpy(), strict=True):
             places.append(positions(row, self.image_id, self.frame_grid).axes)
             frames = frame_of(row, self.image_id)
@@ -152,8 +153,8 @@ class Backbone(nn.Module):
         kwargs: dict[str, Any] = {} if deepstack is None else {"deepstack_visual_embeds": list(deepstack)}
         place = asked.positions if self.mrope else asked.positions[0]
         out = self.language(
-            inputs_embeds=embeds, attention_mask=attention, position_ids=place, cache=cache, use_cache=cache is not None,
-            **kwargs,
+            inputs_embeds=embeds, attention_mask=attention, position_ids=place, cache=cache,
+            use_cache=cache is not None, **kwargs,
         )  # fmt: skip
         last: Tensor = out.last_hidden_state
         return last
@@ -186,6 +187,6 @@ class Backbone(nn.Module):
 
         for name, module in list(self.language.named_modules()):
             if isinstance(module, LoraLayer):
-                module.merge()  # type: ignore[operator]
+                module.merge()
                 parent, _, child = name.rpartition(".")
                 setattr(self.language.get_submodule(parent), child, module.get_base_layer())

@@ -13,7 +13,7 @@ class Gemma3(Backbone):
 
     @property
     def language(self) -> nn.Module:
-        return self.model.model.language_model  # type: ignore[union-attr, return-value]
+        return self.model.model.language_model
 
     @property
     def tokens_per_frame(self) -> int:
@@ -23,4 +23,4 @@ class Gemma3(Backbone):
         return {"full_attention": None, "sliding_attention": int(self.text_config.sliding_window)}
 
     def see(self, pixels: Tensor) -> Seen:
-        return Seen(self.model.model.get_image_features(pixels).pooler_output)  # type: ignore[union-attr, operator]
+        return Seen(self.model.model.get_image_features(pixels).pooler_output)

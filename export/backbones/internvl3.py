@@ -12,14 +12,14 @@ class InternVL3(Backbone):
 
     @property
     def language(self) -> nn.Module:
-        return self.model.model.language_model  # type: ignore[union-attr, return-value]
+        return self.model.model.language_model
 
     @property
     def tokens_per_frame(self) -> int:
         return int(self.config.image_seq_length)
 
     def see(self, pixels: Tensor) -> Seen:
-        out = self.model.model.get_image_features(  # type: ignore[union-attr, operator]
+        out = self.model.model.get_image_features(
             pixels, vision_feature_layer=self.config.vision_feature_layer,
             vision_feature_select_strategy=self.config.vision_feature_select_strategy,
         )  # fmt: skip

@@ -18,6 +18,7 @@ from handrail.runtime.preprocess import ImagePlan, TokenPlan
 from handrail.runtime.preprocess.prompt import SENSOR
 from handrail.streams.errors import ConfigError, SourceError
 
+ENDS = ("<|im_end|>", "<end_of_turn>", "<end_of_utterance>")  # of a turn, beside the tokenizer's own end
 QWEN_SIDE = 448  # pixels; 14 x 14 tokens a frame. The others have a side of their own.
 
 
@@ -63,7 +64,7 @@ def token_plan(kind: Family, tokenizer: Any, per_frame: int) -> TokenPlan:
     known = tokenizer.get_vocab()
     if lacking := [t for t in (kind.image, SENSOR) if t not in known]:
         raise ConfigError(f"the tokenizer has no {', '.join(lacking)}: it belongs to another backbone")
-    end = {tokenizer.eos_token_id, *(known[t] for t in ("<|im_end|>", "<end_of_turn>", "<end_of_utterance>") if t in known)}
+    end = {tokenizer.eos_token_id, *(known[t] for t in ENDS if t in known)}
     specials = {name: str(t) for name, t in tokenizer.special_tokens_map.items() if isinstance(t, str)}
     return TokenPlan(
         image=known[kind.image], sensor=known[SENSOR], end=tuple(sorted(end)), placeholder=kind.placeholder,

@@ -22,14 +22,14 @@ class Qwen3VL(Backbone):
 
     def __init__(self, model: nn.Module, tokenizer: Any, side: Side) -> None:
         super().__init__(model, tokenizer, side)
-        self.tower = _Tower(self.model.model.visual, *side.image.grid)  # type: ignore[union-attr, arg-type]
+        self.tower = _Tower(self.model.model.visual, *side.image.grid)
         self.deepstack_layers = len(self.config.vision_config.deepstack_visual_indexes)
         # Dense, zero beside the frames: an indexed addition can't be exported.
         self.language._deepstack_process = lambda hidden, _, features: hidden + features
 
     @property
     def language(self) -> nn.Module:
-        return self.model.model.language_model  # type: ignore[union-attr, return-value]
+        return self.model.model.language_model
 
     @property
     def tokens_per_frame(self) -> int:
@@ -37,7 +37,7 @@ class Qwen3VL(Backbone):
         return down * across // self.side.image.merge**2
 
     def see(self, pixels: Tensor) -> Seen:
-        return self.tower(pixels)  # type: ignore[no-any-return]
+        return self.tower(pixels)
 
 
 class _Tower(nn.Module):

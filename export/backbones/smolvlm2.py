@@ -13,7 +13,7 @@ class SmolVLM2(Backbone):
 
     @property
     def language(self) -> nn.Module:
-        return self.model.model.text_model  # type: ignore[union-attr, return-value]
+        return self.model.model.text_model
 
     @property
     def tokens_per_frame(self) -> int:
@@ -22,8 +22,8 @@ class SmolVLM2(Backbone):
 
     def see(self, pixels: Tensor) -> Seen:
         """The original asks which frames are padding and which patches are real: here all are."""
-        tower, connector = self.model.model.vision_model, self.model.model.connector  # type: ignore[union-attr]
-        patches = tower.embeddings.patch_embedding(pixels).flatten(2).transpose(1, 2)  # type: ignore[union-attr, operator]
-        places = tower.embeddings.position_embedding(torch.arange(patches.shape[1], device=pixels.device))  # type: ignore[union-attr, operator]
-        hidden = tower.encoder(inputs_embeds=patches + places, attention_mask=None).last_hidden_state  # type: ignore[union-attr, operator]
-        return Seen(connector(tower.post_layernorm(hidden)))  # type: ignore[union-attr, operator]
+        tower, connector = self.model.model.vision_model, self.model.model.connector
+        patches = tower.embeddings.patch_embedding(pixels).flatten(2).transpose(1, 2)
+        places = tower.embeddings.position_embedding(torch.arange(patches.shape[1], device=pixels.device))
+        hidden = tower.encoder(inputs_embeds=patches + places, attention_mask=None).last_hidden_state
+        return Seen(connector(tower.post_layernorm(hidden)))

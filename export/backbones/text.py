@@ -22,7 +22,7 @@ class TextOnly(Backbone):
 
     @property
     def language(self) -> nn.Module:
-        return self.model.model  # type: ignore[return-value]
+        return self.model.model
 
     @property
     def tokens_per_frame(self) -> int:

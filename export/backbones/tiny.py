@@ -64,7 +64,7 @@ def _tokenizer(kind: Family) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([*dict.fromkeys([*kind.specials, "<end>", SENSOR])])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<end>")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **dict.fromkeys(("eos_token", "pad_token"), "<end>"))
 
 
 def _plan(side: int, patch: int, family: str) -> ImagePlan:

@@ -57,7 +57,7 @@ def save(model: ir.Model, path: Path) -> list[Path]:
 
 def _shaped(module: nn.Module, shapes: tuple[Any, ...]) -> Any:
     """Modules with a variable number of inputs name them all together."""
-    code = module.forward.__func__.__code__  # type: ignore[union-attr]
+    code = module.forward.__func__.__code__
     takes_any = bool(code.co_flags & 0x04)
     return {code.co_varnames[code.co_argcount]: shapes} if takes_any else shapes
 

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from handrail.runtime.preprocess.resize import Filter, U8, resize
+from handrail.runtime.preprocess.resize import U8, Filter, resize
 
 F32 = NDArray[np.float32]
 
 
 class ImagePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a frame of any size becomes pixels. ``patches`` is Qwen's layout: merged blocks of patches, each flattened."""
+    """How a frame of any size becomes pixels. ``patches``: Qwen's layout, merged blocks of patches, each flattened."""
 
     height: int
     width: int

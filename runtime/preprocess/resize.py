@@ -37,7 +37,8 @@ def _along_rows(image: U8, width: int, filter_name: Filter) -> U8:
     total = np.full((image.shape[0], width, image.shape[2]), 1 << (BITS - 1), np.int32)
     for tap in range(weights.shape[1]):  # beyond the end of a row weights are zero
         total += image[:, np.minimum(first + tap, last)] * weights[:, tap, None]
-    return np.clip(total >> BITS, 0, 255).astype(np.uint8)
+    out: U8 = np.clip(total >> BITS, 0, 255).astype(np.uint8)
+    return out
 
 
 @lru_cache(maxsize=32)
