@@ -8,7 +8,7 @@ CORRIDOR := $(RECORDINGS)/gen2/corridor_profile8.vrs
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test lint lock clean
+.PHONY: help setup setup-dev setup-export demo test lint lock clean
 
 help:   ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 20
@@ -18,6 +18,9 @@ setup:  ## .venv with what a replay needs (quick when up to date, goes on after 
 
 setup-dev: ## the same with the tools of the tests
 	@bash .ci/setup.sh dev
+
+setup-export: ## the same with torch, for training and export (`make setup-export test` tests these too)
+	@bash .ci/setup.sh export
 
 demo: setup  ## set up, walk through the simulated world (and the corridor recording if it is there), name the report
 	@$(BIN)/handrail replay world:7 --out out/demo
@@ -40,6 +43,8 @@ lock: setup-dev  ## solve requirements/*.lock anew from pyproject.toml
 	echo 'setuptools>=77' | $(LOCK) pyproject.toml - --extra speech --extra bench -o requirements/base.lock
 	$(LOCK) pyproject.toml --extra speech --extra bench --extra pyttsx3 --extra dev -c requirements/base.lock \
 	  -o requirements/dev.lock
+	$(LOCK) pyproject.toml --extra cpu --extra export --no-emit-package torch -c requirements/dev.lock \
+	  -o requirements/export.lock
 	$(LOCK) --no-deps requirements/aria.in -o requirements/aria.lock
 
 clean:  ## remove what was made: outputs, caches, builds; not .venv

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv from the lock files: `setup.sh base` for replays, `setup.sh dev` with the tools of the tests.
+# Makes .venv from the lock files: `setup.sh base` for replays, `dev` with the tools of the tests, `export` with torch too.
 # Needs Linux and Python 3.11 or 3.12 with venv. Quick when nothing changed (a stamp holds the hash of all it was made
 # from). After a kill it starts over, with downloads from pip's cache: a half-installed package can look whole to pip.
 set -euo pipefail
@@ -8,7 +8,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 die() { echo "setup: $*" >&2; exit 3; }
 
 level=${1:-base}
-[[ $level == base || $level == dev ]] || die "expected base or dev, got '$level'"
+case $level in
+  base) enough="base dev export" ;;  # each holds all that those before it do
+  dev) enough="dev export" ;;
+  export) enough="export" ;;
+  *) die "expected base, dev or export, got '$level'" ;;
+esac
 [[ $(uname -s) == Linux ]] || die "expected Linux, got $(uname -s): the locked files are for Linux alone"
 
 unfinished=.cache/setup-unfinished
@@ -21,7 +26,9 @@ made_from() {  # all that decides what is installed
 if [[ ! -e $unfinished && -x .venv/bin/python && -f $stamp ]]; then
   made=$(cat "$stamp")
   now=$(made_from)
-  [[ $made == "dev $now" || $made == "$level $now" ]] && exit 0  # dev holds all that base does
+  for one in $enough; do
+    [[ $made == "$one $now" ]] && exit 0
+  done
 fi
 
 find_python() {
@@ -54,7 +61,13 @@ install() {
     || die "pip could not install ($*): see its message above, then run the same command again"
 }
 echo "setup: installing locked requirements ($level)"
-install --require-hashes --only-binary :all: -r requirements/"$level".lock
+lock=$level
+[[ $level == export ]] && lock=dev
+install --require-hashes --only-binary :all: -r requirements/"$lock".lock
+if [[ $level == export ]]; then
+  install --require-hashes --only-binary :all: -r requirements/export.lock
+  install 'torch==2.13.*'  # not locked: which build of it fits is the machine's matter
+fi
 install --require-hashes --only-binary :all: --no-deps -r requirements/aria.lock
 install --no-deps --no-build-isolation --editable .
 
