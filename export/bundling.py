@@ -9,7 +9,7 @@ import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,9 +30,10 @@ from handrail.export.graphs.sensors import (
     vision_inputs,
     vision_outputs,
 )
+from handrail.runtime.bundle import About, BundleWriter, Source
 from handrail.runtime.grid import Statistics
+from handrail.runtime.providers import Provider
 
-Provider = Literal["cpu", "cuda", "tensorrt"]
 ROWS = 8192  # of the embedding table at a time
 
 
@@ -43,6 +44,24 @@ class Parts:
     model: FusedModel
     primus: nn.Module
     statistics: Statistics
+    source: Source  # of the backbone
+    licence: str
+    provenance: tuple[str, ...]  # a line each: from what, and how, it was trained
+
+
+def write_bundle(
+    parts: Parts, target: Path, quant: Quant, provider: Provider, *, replace: bool = False,
+    step: Callable[[str], None] = lambda name: None,
+) -> None:
+    """Whole or not at all. Raises BundleError, OutputError."""
+    with BundleWriter(target, replace=replace) as bundle:
+        found = write_graphs(parts, bundle.folder, quant, provider, step)
+        stage = 0 if parts.model.fusion is None else parts.model.fusion.stage
+        step("hashes")
+        bundle.describe(About(
+            name=target.name, family=parts.model.backbone.family, source=parts.source, licence=parts.licence,
+            provenance=parts.provenance, stage=stage, quantisation=quant, provider=provider, **found,
+        ))  # fmt: skip
 
 
 def write_graphs(
@@ -111,7 +130,10 @@ def sections(parts: Parts) -> dict[str, Any]:
             "masks": dict(zip(mask_names(backbone), backbone.windows().values(), strict=True)),
             "both_ways": backbone.both_ways, "deepstack": backbone.deepstack_layers,
         },
-        "vision": {"tokens_per_frame": backbone.tokens_per_frame, "grid": backbone.frame_grid},
+        "vision": {
+            "tokens_per_frame": backbone.tokens_per_frame, "grid": backbone.frame_grid,
+            "pixels": backbone.side.image.shape,
+        },
         "preprocess": msgspec.to_builtins(backbone.side.image),
         "tokens": msgspec.to_builtins(backbone.side.tokens),
         "fusion": {"stage": fusion.stage, "tokens": TOKENS_OUT[fusion.stage]} if fusion is not None else {},

@@ -5,6 +5,7 @@ Its greedy text against that of transformers, and what weights in 8 and 4 bits c
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 import time
@@ -102,7 +103,7 @@ class _Decoder:
     def perplexity(self, tokens: list[int]) -> float:
         self._begin()
         loss = 0.0
-        for token, following in zip(tokens, tokens[1:], strict=False):
+        for token, following in itertools.pairwise(tokens):
             scores = self._read([token]).astype(np.float64)
             loss += np.logaddexp.reduce(scores) - scores[following]
         return round(math.exp(loss / (len(tokens) - 1)), 4)
