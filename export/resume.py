@@ -105,7 +105,7 @@ def start_from(trainer: Trainer, checkpoint: Checkpoint, identity: Identity, whe
     for name in ("lora_r", "lora_alpha"):
         found = checkpoint.header.settings.get(name, "none")
         same_or_refuse(where, f"settings: {name}", getattr(trainer.settings, name), found)
-    old = {n: p for n, p in trainer.trained.items() if not n.startswith("fusion.readouts.")}
+    old = {n: p for n, p in trainer.trained.items() if not n.startswith("fusion.readout.")}
     tensors_or_refuse(where, old, checkpoint.weights)
     with torch.no_grad():
         for name, parameter in old.items():
