@@ -42,7 +42,7 @@ class Parts:
     """All that a bundle is made from."""
 
     model: FusedModel
-    primus: nn.Module
+    primus: nn.Module | None  # None: trained without the IMU stream
     statistics: Statistics
     source: Source  # of the backbone
     licence: str
@@ -56,7 +56,7 @@ def write_bundle(
     """Whole or not at all. Raises BundleError, OutputError."""
     with BundleWriter(target, replace=replace) as bundle:
         found = write_graphs(parts, bundle.folder, quant, provider, step)
-        stage = 0 if parts.model.fusion is None else parts.model.fusion.stage
+        stage: Any = 0 if parts.model.fusion is None else parts.model.fusion.stage
         step("hashes")
         bundle.describe(About(
             name=target.name, family=parts.model.backbone.family, source=parts.source, licence=parts.licence,
@@ -75,7 +75,8 @@ def write_graphs(
     save(to_graph(VisionGraph(backbone), vision_inputs(backbone.side.image), vision_outputs(backbone)),
          folder / "vision.onnx")  # fmt: skip
     step("sensor graphs")
-    save(to_graph(parts.primus, primus_inputs(), ["features"]), folder / "primus.onnx")
+    if parts.primus is not None:
+        save(to_graph(parts.primus, primus_inputs(), ["features"]), folder / "primus.onnx")
     if model.fusion is not None:
         graph = to_graph(FusionGraph(model.fusion), fusion_inputs(backbone.d_model), ["tokens", "gates"])
         save(graph, folder / "fusion.onnx")

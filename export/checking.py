@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from handrail.export.backbones import tiny
-from handrail.export.bundling import write_decoder
+from handrail.export.bundling import Parts, write_decoder, write_graphs
 from handrail.export.fused import FusedModel
 from handrail.export.fusion import Fusion
 from handrail.export.graphs.onnx_file import save, to_graph
@@ -52,6 +52,18 @@ def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> 
                 report.variant = variant
                 report.max_abs_diff["primus"] = off_primus
                 yield report
+
+
+def check_parts(parts: Parts, step: Callable[[str], None] = lambda name: None) -> Iterator[Report]:
+    """A trained model's own graphs, both variants of the decoder; its adapters are merged."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_graphs(parts, folder, "none", "cpu", step)
+        write_decoder(parts.model.backbone, folder / DECODERS["plain"], "none", "tensorrt")
+        for variant, decoder in DECODERS.items():
+            report = check(parts.model, folder, decoder=decoder)
+            report.variant = variant
+            yield report
 
 
 def _check_primus(folder: Path) -> float:

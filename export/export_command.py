@@ -1,60 +1,136 @@
-"""``handrail export``: a trained checkpoint becomes a bundle; ``--check`` compares its graphs with torch."""
+"""``handrail export``: a trained checkpoint becomes a bundle; ``--check`` compares graphs with torch."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from handrail.runtime.terminal import print_table, say, write_json
-from handrail.streams.errors import ConfigError, MissingDependencyError
+from handrail.streams.errors import ConfigError, MissingDependencyError, SourceError
+
+if TYPE_CHECKING:
+    from handrail.export.parity import Report
+
+INSTALL = "run `make setup-export`"
 
 
 class ExportCommand:
     name = "export"
     help = "a trained checkpoint becomes a bundle that the runtime loads without torch"
     examples = (
-        "handrail export runs/stage2/last --out bundles/walk",
-        "handrail export runs/stage2/last --out bundles/walk --quant w8",
+        "handrail export runs/stage2 --out bundles/walk",
+        "handrail export runs/stage2 --out bundles/walk --quant w8 --imu-encoder best_model.ckpt",
         "handrail export --check --tiny all --json parity.json",
+        "handrail export --check --language smollm2/ --text essay.txt",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--check", action="store_true", help="compare graphs with torch and write nothing")
-        parser.add_argument(
-            "--tiny", metavar="FAMILY", help="with --check: tiny random models of a family (qwen3-vl, ...), or all"
-        )
+        add = parser.add_argument
+        add("checkpoint", nargs="?", type=Path, metavar="CHECKPOINT", help="a training, or one checkpoint of it")
+        add("--out", type=Path, metavar="BUNDLE", help="the folder to make")
+        add("--replace", action="store_true", help="the bundle that is there, in one step")
+        add("--quant", choices=("none", "w8", "w4"), default="none", help="of the decoder's weights (none)")
+        add("--provider", choices=("cpu", "cuda", "tensorrt"), default="cpu",
+            help="cpu: with ONNX Runtime's own operators (default); the others: as ONNX alone has them")  # fmt: skip
+        add("--imu-encoder", type=Path, metavar="FILE", help="the PRIMUS weights it was trained with")
+        add("--backbone", metavar="SOURCE", help="where the backbone lies now, if it has moved")
+        add("--check", action="store_true", help="compare graphs with torch; with a checkpoint, before it is bundled")
+        add("--tiny", metavar="FAMILY", help="with --check alone: random models of a family (qwen3-vl, ...), or all")
+        add("--language", metavar="DIR", help="with --check alone: a language model, its greedy text and perplexities")
+        add("--text", type=Path, metavar="FILE", help="for the perplexities: 2,000 tokens or more")
 
     def run(self, args: argparse.Namespace) -> int:
-        try:
-            import handrail.export.checking as checking
-            from handrail.export.backbones.families import FAMILIES
-        except ModuleNotFoundError as e:
-            raise MissingDependencyError(f"{e.name} isn't installed: run `make setup-export`") from e
-        if not args.check or args.tiny is None:
-            raise ConfigError("export: expected --check --tiny FAMILY")
-        if args.tiny != "all" and args.tiny not in FAMILIES:
-            raise ConfigError(f"--tiny {args.tiny}: expected all or one of {', '.join(FAMILIES)}")
-        reports = [
-            report
-            for family in (FAMILIES if args.tiny == "all" else [args.tiny])
-            for report in checking.check_tiny(family, say)
-        ]
-        return _told(reports, args.json)
+        _needs_torch()
+        if args.tiny is not None:
+            return _tiny(args)
+        if args.language is not None:
+            return _language(args)
+        if args.checkpoint is None or args.out is None:
+            raise ConfigError("export: expected CHECKPOINT and --out BUNDLE, or --check with --tiny or --language")
+        return _bundle(args)
 
 
-def _told(reports: list[Any], json_file: Any) -> int:
+def _needs_torch() -> None:
+    try:
+        import onnxscript
+        import torch
+        import transformers
+
+        del onnxscript, torch, transformers
+    except ModuleNotFoundError as e:
+        raise MissingDependencyError(f"export needs {e.name}, which isn't installed: {INSTALL}") from e
+
+
+def _bundle(args: argparse.Namespace) -> int:
+    from handrail.export.bundling import write_bundle
+    from handrail.export.checking import check_parts
+    from handrail.export.loading import load_trained
+    from handrail.runtime.bundle import open_bundle
+
+    parts = load_trained(args.checkpoint, args.imu_encoder, backbone=args.backbone)
+    if args.check:
+        code = _told(check_parts(parts, say), None)
+        if code:
+            return code
+    write_bundle(parts, args.out, args.quant, args.provider, replace=args.replace, step=say)
+    bundle = open_bundle(args.out)
+    total = sum(f.bytes for f in bundle.manifest.files.values())
+    if args.json is not None:
+        write_json(args.json, {"bundle": str(args.out), "files": len(bundle.manifest.files), "bytes": total})
+    say(f"{args.out}: {len(bundle.manifest.files)} files, {total / 1e6:.1f} MB, verified")
+    return 0
+
+
+def _tiny(args: argparse.Namespace) -> int:
+    from handrail.export.backbones.families import FAMILIES
+    from handrail.export.checking import check_tiny
+
+    if not args.check:
+        raise ConfigError("--tiny: only with --check")
+    if args.tiny != "all" and args.tiny not in FAMILIES:
+        raise ConfigError(f"--tiny {args.tiny}: expected all or one of {', '.join(FAMILIES)}")
+    families = FAMILIES if args.tiny == "all" else [args.tiny]
+    return _told((report for family in families for report in check_tiny(family, say)), args.json)
+
+
+def _told(found: Iterable[Report], json_file: Any) -> int:
+    reports = list(found)
     graphs = sorted({graph for r in reports for graph in r.max_abs_diff})
     print_table(
         "torch against ONNX Runtime: largest difference",
         ("backbone", "stage", "decoder", "tokens equal", *graphs),
         [(r.family, r.stage, r.variant, "yes" if r.tokens_equal else "NO",
-          *(f"{r.max_abs_diff[g]:.1e}" for g in graphs)) for r in reports],
+          *(f"{r.max_abs_diff.get(g, 0.0):.1e}" for g in graphs)) for r in reports],
     )  # fmt: skip
     held = all(r.held for r in reports)
     if json_file is not None:
         write_json(json_file, {"held": held, "backbones": [r.to_json() for r in reports]})
-    say("every greedy answer is the same" if held else "an answer differs: see the table")
+    say("every greedy answer is the same" if held else "a graph differs: see the table")
     return 0 if held else 1
+
+
+def _language(args: argparse.Namespace) -> int:
+    from handrail.export.language import TEXT_TOKENS, check_language
+
+    if not args.check or args.text is None:
+        raise ConfigError("--language: expected --check and --text FILE with it")
+    try:
+        text = args.text.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise SourceError(f"{args.text}: can't be read as text ({e})") from e
+    report = check_language(args.language, text, say)
+    print_table(
+        f"perplexity of {report.tokens} tokens" + ("" if report.tokens >= TEXT_TOKENS else " (fewer than comparable)"),
+        ("weights", "perplexity", "MB", "export s"),
+        [(name, value, report.megabytes.get(name), report.export_s.get(name))
+         for name, value in report.perplexity.items()],
+    )  # fmt: skip
+    if args.json is not None:
+        write_json(args.json, report.to_json())
+    say("greedy text equal to transformers: " + ("yes" if report.greedy_equal else "NO"))
+    return 0 if report.greedy_equal else 1
 
 
 command = ExportCommand()

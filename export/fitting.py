@@ -13,9 +13,9 @@ from typing import Literal
 
 import torch
 
-from handrail.export import models
 from handrail.export.array_cache import LIMIT_BYTES, ArrayCache
 from handrail.export.backbones.base import Backbone
+from handrail.export.backbones.sources import backbone_from
 from handrail.export.batches import Batches
 from handrail.export.checkpoint import Checkpoint, checkpoints, newest_checkpoint, read_checkpoint, remove_leftovers
 from handrail.export.curve import StepDone
@@ -32,8 +32,6 @@ from handrail.export.training import AcceleratedEngine, Engine, PlainEngine, Set
 from handrail.runtime.grid import Statistics
 from handrail.streams.cache import cache_folder
 from handrail.streams.errors import ConfigError, DataError
-
-TINY = "tiny:"  # a random backbone of a family, to try data and options with
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,10 @@ def fit(job: Job, hooks: Hooks) -> Fitted:
     before = _read(job.resume or job.start)
     examples = training_split(job.data, hooks)
     seed_generators(job.settings.seed)
-    backbone = open_any(job)
+    dtype = torch.bfloat16 if job.settings.precision == "bfloat16" else torch.float32
+    backbone = backbone_from(
+        job.backbone, seed=job.settings.seed, revision=job.revision, side=job.side_px, dtype=dtype
+    )
     cache = ArrayCache(job.cache or cache_folder("clips"), job.cache_bytes)
     encoder = _imu_encoder(job.imu_encoder, hooks)
     material = Material(cache, backbone.side.image, encoder, job.settings.mode, job.settings.window_s)
@@ -123,23 +124,6 @@ def statistics_of(examples: Sequence[Example], material: Material, hooks: Hooks)
         moments.add(material.grids(example))
         hooks.on_clip(i, len(examples))
     return moments.statistics()
-
-
-def open_any(job: Job) -> Backbone:
-    """Raises ConfigError, SourceError, or ModelError for one that isn't fetched or isn't whole."""
-    if job.backbone.startswith(TINY):
-        from handrail.export.backbones import tiny
-        from handrail.export.backbones.families import FAMILIES
-
-        family = job.backbone.removeprefix(TINY)
-        if family not in FAMILIES:
-            raise ConfigError(f"--backbone {job.backbone}: expected one of {', '.join(TINY + f for f in FAMILIES)}")
-        return tiny.build(family, job.settings.seed)
-    from handrail.export.backbones.opening import open_backbone
-
-    dtype = torch.bfloat16 if job.settings.precision == "bfloat16" else torch.float32
-    source = str(models.ready(job.backbone)) if job.backbone in models.registry() else job.backbone
-    return open_backbone(source, revision=job.revision, side=job.side_px, dtype=dtype)
 
 
 def _check_job(job: Job) -> None:

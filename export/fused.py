@@ -38,6 +38,14 @@ class FusedModel(nn.Module):
         self.backbone = backbone
         self.fusion = fusion
 
+    def adapters(self) -> dict[str, nn.Parameter]:
+        """What training changes in the language model."""
+        return {name: p for name, p in self.named_parameters() if "lora_" in name}
+
+    def sensor_side(self) -> dict[str, nn.Parameter]:
+        """The fusion network's parameters."""
+        return {name: p for name, p in self.named_parameters() if name.startswith("fusion.")}
+
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, S, V]."""
         backbone = self.backbone

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import resource
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ class LanguageReport:
     perplexity: dict[str, float] = field(default_factory=dict)  # "transformers", then each quantisation
     megabytes: dict[str, float] = field(default_factory=dict)
     export_s: dict[str, float] = field(default_factory=dict)
+    peak_mb: float = 0.0  # resident memory of the process, the model itself included
+    tokens: int = 0  # that the perplexities are over
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def check_language(folder: str, text: str, step: Callable[[str], None] = lambda name: None) -> LanguageReport:
@@ -44,7 +50,7 @@ def check_language(folder: str, text: str, step: Callable[[str], None] = lambda 
     tokens = backbone.prompter.encode(text)[:TEXT_TOKENS]
     step("transformers")
     expected = _transformers_greedy(backbone, backbone.prompter.encode(PROMPT))
-    report = LanguageReport(True, backbone.prompter.decode(expected))
+    report = LanguageReport(True, backbone.prompter.decode(expected), tokens=len(tokens))
     report.perplexity["transformers"] = _transformers_perplexity(backbone, tokens)
     for quant in QUANTS:
         with tempfile.TemporaryDirectory() as name:
@@ -53,6 +59,7 @@ def check_language(folder: str, text: str, step: Callable[[str], None] = lambda 
             began = time.perf_counter()
             write_decoder(backbone, path, quant, "cpu")
             report.export_s[quant] = round(time.perf_counter() - began, 1)
+            report.peak_mb = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
             report.megabytes[quant] = round(sum(f.stat().st_size for f in path.parent.iterdir()) / 1e6, 1)
             decoder = _Decoder(backbone, path.parent)
             if quant == "none":

@@ -177,8 +177,7 @@ class Trainer:
         self.model, self.settings = model, settings
         self.engine: Engine = engine or PlainEngine()
         self.step = 0
-        self.lora = {name: p for name, p in model.named_parameters() if "lora_" in name}
-        self.fusion = {name: p for name, p in model.named_parameters() if name.startswith("fusion.")}
+        self.lora, self.fusion = model.adapters(), model.sensor_side()
         for parameter in model.parameters():
             parameter.requires_grad_(False)
         for parameter in self.trained.values():
