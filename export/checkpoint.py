@@ -113,12 +113,14 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     try:
         header = msgspec.json.decode(contents["checkpoint.json"], type=Header)
         statistics = msgspec.json.decode(contents["statistics.json"], type=dict[str, Any])
-        tensors = [parse_tensors(contents[f"{name}.safetensors"]) for name in ("weights", "optimizer", "random")]
+        weights, optimizer, random = (
+            parse_tensors(contents[f"{name}.safetensors"]) for name in ("weights", "optimizer", "random")
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, SafetensorError, ValueError) as e:
         raise CheckpointError(f"{folder}: expected a checkpoint of handrail, got something else ({e})") from e
     if header.format != FORMAT:
         raise CheckpointError(f"{folder}: expected a checkpoint of format {FORMAT}, found {header.format}")
-    return Checkpoint(header, *tensors, statistics=statistics)
+    return Checkpoint(header, weights, optimizer, random, statistics)
 
 
 def checkpoints(folder: Path) -> Iterator[tuple[int, Path]]:

@@ -49,10 +49,21 @@ class Identity:
 
 def backbone_id(backbone: Backbone, source: str) -> BackboneId:
     """``source`` as it was opened: a hub id or a folder."""
-    config = {k: v for k, v in backbone.config.to_dict().items() if k not in _VOLATILE}
-    decided = [config, msgspec.to_builtins(backbone.side.image), msgspec.to_builtins(backbone.side.tokens)]
-    text = msgspec.json.encode([*decided, backbone.side.template], order="sorted", enc_hook=str)
+    side = backbone.side
+    decided = [_settled(backbone.config.to_dict()), msgspec.to_builtins(side.image), msgspec.to_builtins(side.tokens)]
+    text = msgspec.json.encode([*decided, side.template], order="sorted", enc_hook=str)
     return BackboneId(backbone.family, source, hashlib.sha256(text).hexdigest())
+
+
+def _settled(config: Any) -> Any:
+    """A configuration without what may differ from one loading to the next; keys as texts."""
+    match config:
+        case dict():
+            return {str(k): _settled(v) for k, v in config.items() if k not in _VOLATILE}
+        case list() | tuple():
+            return [_settled(v) for v in config]
+        case _:
+            return config
 
 
 def data_hash(examples: Iterable[Example]) -> str:
@@ -156,9 +167,7 @@ def _put_moments(trainer: Trainer, stored: Tensors, where: Path) -> None:
             where, f"optimiser: {name}",
             {"exp_avg": tuple(p.shape), "exp_avg_sq": tuple(p.shape), "step": ()}, dict(sorted(shapes.items())),
         )  # fmt: skip
-        trainer.optimizer.state[p] = {
-            what: value.clone() if what == "step" else value.to(p.device, copy=True) for what, value in moments.items()
-        }
+        trainer.optimizer.state[p] = {what: value.to(p.device, copy=True) for what, value in moments.items()}
 
 
 def _stored(value: Tensor) -> Tensor:

