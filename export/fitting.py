@@ -6,6 +6,7 @@ What can go wrong cheaply comes first: options, data and checkpoints are looked 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,15 +24,16 @@ from handrail.export.data import Example, check, read_examples
 from handrail.export.fused import FusedModel
 from handrail.export.fusion import Fusion
 from handrail.export.loop import KEEP, SAVE_EVERY, Outcome, train
-from handrail.export.material import ImuEncoder, Material
+from handrail.export.material import ImuEncoder, Material, kept_duration
 from handrail.export.primus import encode, load_primus
 from handrail.export.resume import Identity, backbone_id, data_hash, go_on, seed_generators, start_from
-from handrail.export.sampling import duration_s
 from handrail.export.statistics import Moments
 from handrail.export.training import AcceleratedEngine, Engine, PlainEngine, Settings, Trainer
 from handrail.runtime.grid import Statistics
 from handrail.streams.cache import cache_folder
 from handrail.streams.errors import ConfigError, DataError
+
+PROBLEMS = 20  # bad lines told of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Hooks:
 
     on_problem: Callable[[str], None] = lambda line: None
     on_note: Callable[[str], None] = lambda line: None
-    on_clip: Callable[[int, int], None] = lambda done, of: None
+    on_progress: Callable[[str, int, int | None], None] = lambda doing, done, of: None  # None: not known yet
     on_step: Callable[[StepDone], None] = lambda done: None
 
 
@@ -74,13 +76,13 @@ def fit(job: Job, hooks: Hooks) -> Fitted:
     """Raises HandrailError of every kind; see ``loop.train``."""
     _check_job(job)
     before = _read(job.resume or job.start)
-    examples = training_split(job.data, hooks)
+    cache = ArrayCache(job.cache or cache_folder("clips"), job.cache_bytes)
+    examples = training_split(job.data, cache, hooks)
     seed_generators(job.settings.seed)
     dtype = torch.bfloat16 if job.settings.precision == "bfloat16" else torch.float32
     backbone = backbone_from(
         job.backbone, seed=job.settings.seed, revision=job.revision, side=job.side_px, dtype=dtype
     )
-    cache = ArrayCache(job.cache or cache_folder("clips"), job.cache_bytes)
     encoder = _imu_encoder(job.imu_encoder, hooks)
     material = Material(cache, backbone.side.image, encoder, job.settings.mode, job.settings.window_s)
     identity = Identity(
@@ -104,13 +106,20 @@ def new_trainer(backbone: Backbone, settings: Settings, engine: Engine) -> Train
     return Trainer(FusedModel(backbone, Fusion(backbone.d_model, settings.stage)), settings, engine)
 
 
-def training_split(data: Path, hooks: Hooks) -> list[Example]:
+def training_split(data: Path, cache: ArrayCache, hooks: Hooks) -> list[Example]:
     """All examples whose split is "train". Raises DataError when a line of any split is wrong, or none is left."""
-    if wrong := check(data, duration_s):
+    opened = itertools.count(1)
+
+    def duration_of(uri: str) -> float | None:
+        hooks.on_progress("checking recordings", next(opened), None)
+        return kept_duration(cache, uri)
+
+    if wrong := check(data, duration_of, PROBLEMS):
         for line in wrong:
             hooks.on_problem(line)
-        raise DataError(f"{data}: {len(wrong)} line{'s are' if len(wrong) > 1 else ' is'} wrong, see above; "
-                        "nothing was trained")  # fmt: skip
+        least = "at least " if len(wrong) == PROBLEMS else ""
+        many = f"{least}{len(wrong)} lines are" if len(wrong) > 1 else "a line is"
+        raise DataError(f"{data}: {many} wrong, see above; nothing was trained")
     examples = [e for e in read_examples(data) if e.split == "train"]
     if not examples:
         raise DataError(f'{data}: expected examples whose split is "train", found none')
@@ -118,11 +127,11 @@ def training_split(data: Path, hooks: Hooks) -> list[Example]:
 
 
 def statistics_of(examples: Sequence[Example], material: Material, hooks: Hooks) -> Statistics:
-    """Over the training split; every clip is cut on the way. Clips that several examples share count once each."""
+    """Over the training split; every clip is cut on the way. A clip counts as often as it is asked about."""
     moments = Moments()
     for i, example in enumerate(examples, 1):
         moments.add(material.grids(example))
-        hooks.on_clip(i, len(examples))
+        hooks.on_progress("cutting clips", i, len(examples))
     return moments.statistics()
 
 

@@ -20,7 +20,7 @@ from handrail.export import sampling
 from handrail.export.array_cache import ArrayCache, Arrays, key_of
 from handrail.export.clip import Clip
 from handrail.export.data import Example
-from handrail.export.sampling import Mode, Stretch, read_clip, stretch_of
+from handrail.export.sampling import Mode, Stretch, duration_s, read_clip, stretch_of
 from handrail.runtime import grid as grid_package
 from handrail.runtime.grid import STREAMS, Grid, grids
 from handrail.runtime.grid.imu import Encoder
@@ -85,6 +85,17 @@ class Material:
     def _clip_key(self, stretch: Stretch) -> str:
         size = (self.plan.height, self.plan.width, self.plan.filter)
         return key_of("clip", stretch, _recorded(stretch.uri), size, _code(sampling), _code(clip_module))
+
+
+def kept_duration(cache: ArrayCache, uri: str) -> float | None:
+    """As ``sampling.duration_s``, asked once for each recording: to open one takes a second, and there are many."""
+
+    def ask() -> Arrays:
+        seconds = duration_s(uri)
+        return {"seconds": np.array(np.nan if seconds is None else seconds)}
+
+    seconds = float(cache.made(key_of("duration", uri, _recorded(uri)), ask)["seconds"])
+    return None if np.isnan(seconds) else seconds
 
 
 def _recorded(uri: str) -> list[object]:

@@ -73,7 +73,7 @@ class TrainCommand:
             raise MissingDependencyError(f"training needs {e.name}, which isn't installed: {INSTALL}") from e
         job = _job(args)
         with _Bars(job.settings.steps) as bars:
-            fitted = fit(job, Hooks(_to_stderr, _to_stderr, bars.clip, bars.step))
+            fitted = fit(job, Hooks(_to_stderr, _to_stderr, bars.show, bars.step))
         return _told(job, fitted, args.json)
 
 
@@ -164,18 +164,16 @@ class _Bars:
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
             console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
         )  # fmt: skip
-        self._clips: Any = None
-        self._training: Any = None
+        self._tasks: dict[str, Any] = {}
 
-    def clip(self, done: int, of: int) -> None:
-        if self._clips is None:
-            self._clips = self._progress.add_task("cutting clips", total=of)
-        self._progress.update(self._clips, completed=done)
+    def show(self, doing: str, done: int, of: int | None) -> None:
+        if doing not in self._tasks:
+            self._tasks[doing] = self._progress.add_task(doing, total=of)
+        self._progress.update(self._tasks[doing], completed=done)
 
     def step(self, done: StepDone) -> None:
-        if self._training is None:
-            self._training = self._progress.add_task("training", total=self._steps)
-        self._progress.update(self._training, completed=done.step, description=f"training, loss {done.loss:.3f}")
+        self.show("training", done.step, self._steps)
+        self._progress.update(self._tasks["training"], description=f"training, loss {done.loss:.3f}")
 
     def __enter__(self) -> Self:
         self._progress.start()

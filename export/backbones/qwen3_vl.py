@@ -63,7 +63,7 @@ class _Tower(nn.Module):
         v = self.visual
         frames, patches, _ = pixels.shape
         hidden = v.patch_embed(pixels.reshape(frames * patches, -1)).reshape(frames, patches, -1)
-        hidden = hidden + self.place
+        hidden = hidden + self.place.to(hidden.dtype)
         deep = []
         for i, block in enumerate(v.blocks):
             hidden = hidden + self._attention(block.attn, block.norm1(hidden))

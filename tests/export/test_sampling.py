@@ -320,6 +320,26 @@ def test_what_decides_a_clip_or_a_grid_makes_a_new_one(tmp_path: Path) -> None:
     assert len(reader.stretches) == 5 and len(list(cache.rglob("*.npz"))) == before + 3
 
 
+def test_frames_kept_at_the_models_size_give_the_pixels_of_the_whole_ones(tmp_path: Path) -> None:
+    made = supply(tmp_path, Reader([]))
+    from handrail.runtime.preprocess import pixels
+
+    whole = clip_of(walk(), stretch_of("world:1", 0.0, 10.0, "paper")).frames
+    assert np.array_equal(pixels(made.clip(example("world:1")).frames, made.plan), pixels(whole, made.plan))
+
+
+def test_the_length_of_a_recording_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tokenizers", reason="handrail.runtime.preprocess needs tokenizers")
+    from handrail.export import material
+
+    asked: list[str] = []
+    lengths = {"world:1": 7.25, "world:2": None}
+    monkeypatch.setattr(material, "duration_s", lambda uri: asked.append(uri) or lengths[uri])
+    for _ in range(2):
+        assert {uri: material.kept_duration(ArrayCache(tmp_path), uri) for uri in lengths} == lengths
+    assert asked == list(lengths)
+
+
 def test_an_example_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     def broken(stretch: Stretch) -> Clip:
         raise SourceError("the recording is damaged")

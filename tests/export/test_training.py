@@ -203,7 +203,7 @@ def test_stage_2_starts_from_all_of_stage_1_with_new_readouts(tmp_path: Path) ->
     now = weights(second)
     assert differing({n: t for n, t in now.items() if n in first.trained}, weights(first)) == set()
     fresh = {n for n in now if n not in first.trained}
-    assert fresh and all(n.startswith("fusion.readouts.") for n in fresh)
+    assert fresh and all(n.startswith("fusion.readout.") for n in fresh)
     assert not differing({n: now[n] for n in fresh}, new) and second.step == 0
     batch = step_batches(second.settings, feed(second), 0)[0]
     assert ((batch.ids == stand_in.SENSOR).sum(1) == 28).all()

@@ -1,0 +1,154 @@
+"""Graphs give what torch gives, and a trained checkpoint becomes a bundle that opens without it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the export room needs torch")
+onnx = pytest.importorskip("onnx", reason="the export room needs onnx")
+pytest.importorskip("transformers", reason="the export room needs transformers")
+
+from handrail.export.backbones import tiny  # noqa: E402
+from handrail.export.backbones.families import FAMILIES  # noqa: E402
+from handrail.export.bundling import Parts, sections, write_bundle, write_decoder  # noqa: E402
+from handrail.export.checking import check_tiny  # noqa: E402
+from handrail.export.fused import FusedModel  # noqa: E402
+from handrail.export.fusion import Fusion  # noqa: E402
+from handrail.export.parity import LOGITS_WITHIN, Graphs, Report, check  # noqa: E402
+from handrail.export.primus import Primus  # noqa: E402
+from handrail.runtime.bundle import About, Manifest, Source, open_bundle  # noqa: E402
+from handrail.runtime.grid import STREAMS, Statistics  # noqa: E402
+from handrail.runtime.providers import faults, open_session, profile  # noqa: E402
+from handrail.streams.errors import MissingDependencyError  # noqa: E402
+
+SLOW = pytest.mark.timeout(900)  # torch's exporter, on a busy machine
+
+
+def statistics() -> Statistics:
+    moments = {stream: [0.0] * width for stream, width in STREAMS.items()}
+    ones = {stream: [1.0] * width for stream, width in STREAMS.items()}
+    return Statistics.from_json({"mean": moments, "std": ones})
+
+
+def parts(family: str = "smolvlm2", stage: int = 1, *, imu: bool = True) -> Parts:
+    backbone = tiny.build(family)
+    torch.manual_seed(stage)
+    model = FusedModel(backbone, Fusion(backbone.d_model, stage)).eval()
+    return Parts(
+        model, Primus().eval() if imu else None, statistics(), Source(name=f"tiny:{family}"), "none: random weights",
+        ("made for a test",),
+    )  # fmt: skip
+
+
+def manifest(made: Parts) -> Manifest:
+    """As its bundle would have it, without its files."""
+    about = About(name="x", family="x", source=Source(name="x"), licence="x", stage=1, quantisation="none",
+                  provider="tensorrt", **sections(made))  # fmt: skip
+    fields = {name: getattr(about, name) for name in about.__struct_fields__}
+    return Manifest(manifest_sha256="0" * 64, format=1, created_by="handrail", files={}, **fields)
+
+
+@SLOW
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_graph_and_the_greedy_answer_equal_torch(family: str) -> None:
+    reports: list[Report] = list(check_tiny(family))
+    assert [(r.stage, r.variant) for r in reports] == [(1, "fused"), (1, "plain"), (2, "fused"), (2, "plain")]
+    for report in reports:
+        assert report.tokens_equal and len(report.tokens) == 3
+        assert set(report.max_abs_diff) == {"vision", "fusion", "decoder", "primus"}
+        assert max(report.max_abs_diff.values()) < LOGITS_WITHIN
+    answers = {tuple(answer) for r in reports for answer in r.tokens.values()}
+    assert len(answers) > 1, "sensors that change no answer would prove nothing"
+
+
+@SLOW
+def test_a_bundle_opens_verified_and_answers_as_the_model_did(tmp_path: Path) -> None:
+    made = parts()
+    steps: list[str] = []
+    write_bundle(made, tmp_path / "walk", "none", "cpu", step=steps.append)
+    bundle = open_bundle(tmp_path / "walk")
+    assert steps[0] == "vision graph" and steps[-1] == "hashes"
+    assert {"vision.onnx", "fusion.onnx", "primus.onnx", "decoder.onnx", "tokenizer.json", "chat_template.jinja",
+            "statistics.json", "embeddings.npy"} <= set(bundle.manifest.files)  # fmt: skip
+    assert bundle.manifest.provenance == ("made for a test",) and bundle.manifest.stage == 1
+    with torch.no_grad():
+        table = made.model.backbone.embed(torch.arange(5)).numpy()
+    assert (bundle.embeddings()[:5] == table).all()
+    assert check(made.model, bundle.folder).held
+    read = Statistics.from_json(json.loads(bundle.read("statistics.json")))
+    assert (read.std["gaze"] == 1.0).all()
+
+
+@SLOW
+def test_a_decoder_in_eight_bits_stays_near_and_four_bits_less_so(tmp_path: Path) -> None:
+    made = parts()
+    off = {}
+    for quant in ("none", "w8", "w4"):
+        folder = tmp_path / quant
+        folder.mkdir()
+        write_decoder(made.model.backbone, folder / "decoder.onnx", quant, "cpu")  # type: ignore[arg-type]
+        assert not (folder / "decoder-whole.onnx").exists()
+        off[quant] = _first_scores_off(made, folder)
+    assert off["none"] < LOGITS_WITHIN < off["w8"] < off["w4"]
+    assert off["w8"] < 0.5
+
+
+def _first_scores_off(made: Parts, folder: Path) -> float:
+    """Of the prompt "Where?" alone."""
+    import numpy as np
+
+    from handrail.export.parity import no_past
+    from handrail.runtime.preprocess import mask
+
+    backbone = made.model.backbone
+    ids = torch.tensor([backbone.prompter.encode("Where?")])
+    with torch.no_grad():
+        embeds = backbone.embed(ids)
+        ours = backbone.logits(backbone.hidden(embeds, backbone.asked(ids, torch.ones_like(ids, dtype=torch.bool))))
+    n = ids.shape[1]
+    graphs = Graphs(folder)
+    fed = {"inputs_embeds": embeds.numpy(), "position_ids": np.arange(n)[None, None],
+           "mask": mask(np.full(n, -1), n)[None, None], **no_past(graphs)}  # fmt: skip
+    return float(np.abs(graphs.run("decoder", fed)["logits"][0, -1] - ours[0, -1].numpy()).max())
+
+
+@SLOW
+@pytest.mark.parametrize("family", ["qwen3-vl", "gemma3"])
+def test_plain_decoders_are_what_tensorrt_takes_and_fused_ones_are_not(family: str, tmp_path: Path) -> None:
+    made = parts(family)
+    write_decoder(made.model.backbone, tmp_path / "plain.onnx", "none", "tensorrt")
+    write_decoder(made.model.backbone, tmp_path / "fused.onnx", "none", "cpu")
+    ranges = profile(manifest(made), "decoder.onnx")
+    plain, fused = (onnx.load(tmp_path / f"{n}.onnx", load_external_data=False) for n in ("plain", "fused"))
+    assert faults(plain, ranges) == []
+    assert any("not an operator of ONNX itself" in line for line in faults(fused, ranges))
+    assert any("no range says how far" in line for line in faults(plain, {}))
+    longer = {**ranges, "inputs_embeds": ranges["position_ids"]}
+    assert any(line.startswith("inputs_embeds: axis") for line in faults(plain, longer))
+
+
+@SLOW
+def test_a_model_trained_without_the_imu_makes_a_bundle_without_its_encoder(tmp_path: Path) -> None:
+    write_bundle(parts(imu=False), tmp_path / "walk", "none", "cpu")
+    assert "primus.onnx" not in open_bundle(tmp_path / "walk").manifest.files
+
+
+def test_an_export_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fail(step: str) -> None:
+        if step == "decoder":
+            raise KeyboardInterrupt
+
+    made = parts()
+    with pytest.raises(KeyboardInterrupt):
+        write_bundle(made, tmp_path / "walk", "none", "cpu", step=fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("provider", ["cuda", "tensorrt"])
+def test_a_provider_that_is_not_there_is_an_error_with_its_reason(provider: Any, tmp_path: Path) -> None:
+    with pytest.raises(MissingDependencyError, match=f"{provider} was asked for"):
+        open_session(tmp_path / "decoder.onnx", provider)
