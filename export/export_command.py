@@ -11,7 +11,7 @@ from handrail.runtime.terminal import print_table, say, write_json
 from handrail.streams.errors import ConfigError, MissingDependencyError, SourceError
 
 if TYPE_CHECKING:
-    from handrail.export.parity import Report
+    from handrail.export.parity.compare import Report
 
 INSTALL = "run `make setup-export`"
 
@@ -64,9 +64,9 @@ def _needs_torch() -> None:
 
 
 def _bundle(args: argparse.Namespace) -> int:
-    from handrail.export.bundling import write_bundle
-    from handrail.export.checking import check_parts
-    from handrail.export.loading import load_trained
+    from handrail.export.bundles.bundling import write_bundle
+    from handrail.export.bundles.loading import load_trained
+    from handrail.export.parity.checking import check_parts
     from handrail.runtime.bundle import open_bundle
 
     parts = load_trained(args.checkpoint, args.imu_encoder, backbone=args.backbone)
@@ -85,7 +85,7 @@ def _bundle(args: argparse.Namespace) -> int:
 
 def _tiny(args: argparse.Namespace) -> int:
     from handrail.export.backbones.families import FAMILIES
-    from handrail.export.checking import check_tiny
+    from handrail.export.parity.checking import check_tiny
 
     if not args.check:
         raise ConfigError("--tiny: only with --check")
@@ -112,7 +112,7 @@ def _told(found: Iterable[Report], json_file: Any) -> int:
 
 
 def _language(args: argparse.Namespace) -> int:
-    from handrail.export.language import TEXT_TOKENS, check_language
+    from handrail.export.parity.language import TEXT_TOKENS, check_language
 
     if not args.check or args.text is None:
         raise ConfigError("--language: expected --check and --text FILE with it")

@@ -48,7 +48,7 @@ command = ModelsCommand()
 
 
 def _list(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    from handrail.export import models
+    from handrail.export.weights import registry as models
 
     rows: list[dict[str, Any]] = []
     for name, model in models.registry().items():
@@ -67,8 +67,8 @@ def _list(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _fetch(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    from handrail.export import models
-    from handrail.export.fetching import fetch
+    from handrail.export.weights import registry as models
+    from handrail.export.weights.fetching import fetch
     from handrail.runtime.progress import BytesBar
 
     if args.revision is not None and len(args.names) > 1:
@@ -95,7 +95,7 @@ def _fetch(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _verify(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    from handrail.export import models
+    from handrail.export.weights import registry as models
     from handrail.runtime.progress import BytesBar
 
     for name in args.names:

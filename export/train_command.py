@@ -17,8 +17,8 @@ from handrail.runtime.terminal import say, write_json
 from handrail.streams.errors import ConfigError, MissingDependencyError, OutputError
 
 if TYPE_CHECKING:
-    from handrail.export.curve import StepDone
-    from handrail.export.fitting import Fitted, Job
+    from handrail.export.training.curve import StepDone
+    from handrail.export.training.fitting import Fitted, Job
 
 INSTALL = "run `make setup-export`"
 GIB = 1 << 30
@@ -42,7 +42,7 @@ class TrainCommand:
         add("--revision", help="of the hub id")
         add("--side", type=int, metavar="PIXELS", help="of frames, where the backbone leaves it open")
         add("--data", required=True, type=Path, metavar="DIR|FILE",
-            help="examples as .jsonl (see `pydoc handrail.export.data`); trained on are those whose split is train")
+            help="examples as .jsonl (`pydoc handrail.export.training.data`); those whose split is train are used")
         add("--stage", required=True, type=int, choices=(1, 2), help="1: eight sensor tokens; 2: 28, after stage 1")
         add("--out", required=True, type=Path, metavar="DIR", help="where everything goes")
         add("--from", dest="start", type=Path, metavar="DIR", help="stage 2: the run or checkpoint of stage 1")
@@ -66,7 +66,7 @@ class TrainCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         try:  # imported here: torch takes seconds that a mistyped option shouldn't wait for
-            from handrail.export.fitting import Hooks, fit
+            from handrail.export.training.fitting import Hooks, fit
         except ModuleNotFoundError as e:
             if e.name is None or e.name.split(".")[0] == "handrail":
                 raise
@@ -82,8 +82,8 @@ def _job(args: argparse.Namespace) -> Job:
     import msgspec
     import torch
 
-    from handrail.export.fitting import Job
-    from handrail.export.training import Settings
+    from handrail.export.training.fitting import Job
+    from handrail.export.training.trainer import Settings
 
     device: Literal["cpu", "cuda"] = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     chosen = {
@@ -117,7 +117,7 @@ def _option(message: str) -> str:
 
 def _told(job: Job, fitted: Fitted, json_file: Path | None) -> int:
     """Figures and one line. Raises KeyboardInterrupt where that is how it ended."""
-    from handrail.export.curve import smoothed
+    from handrail.export.training.curve import smoothed
 
     outcome = fitted.outcome
     losses = [row.loss for row in outcome.log]

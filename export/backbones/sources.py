@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from handrail.export import models
 from handrail.export.backbones.base import Backbone
+from handrail.export.weights import registry as models
 from handrail.streams.errors import ConfigError
 
 TINY = "tiny:"  # a random backbone of a family, to try data and options with

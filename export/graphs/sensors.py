@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from handrail.export.backbones.base import Backbone
-from handrail.export.fusion import Fusion
 from handrail.export.graphs.onnx_file import Input
+from handrail.export.model.fusion import Fusion
 from handrail.runtime.grid import BINS, STREAMS
 from handrail.runtime.preprocess import ImagePlan
 

@@ -20,15 +20,15 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from handrail.export.backbones.base import Asked, Seen, Side
-from handrail.export.batches import Batches
-from handrail.export.checkpoint import BackboneId, checkpoints, read_checkpoint
-from handrail.export.clip import FRAMES, Clip
-from handrail.export.data import Example
-from handrail.export.fused import FusedModel
-from handrail.export.fusion import Fusion
-from handrail.export.loop import train
-from handrail.export.resume import Identity, data_hash, go_on, seed_generators
-from handrail.export.training import Settings, Trainer, answer_nll
+from handrail.export.model.fused import FusedModel
+from handrail.export.model.fusion import Fusion
+from handrail.export.training.batches import Batches
+from handrail.export.training.checkpoint import BackboneId, checkpoints, read_checkpoint
+from handrail.export.training.clip import FRAMES, Clip
+from handrail.export.training.data import Example
+from handrail.export.training.loop import train
+from handrail.export.training.resume import Identity, data_hash, go_on, seed_generators
+from handrail.export.training.trainer import Settings, Trainer, answer_nll
 from handrail.runtime.grid import BINS, STREAMS, Grid, Statistics
 from handrail.runtime.preprocess import ImagePlan, TokenPlan
 

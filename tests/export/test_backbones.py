@@ -13,7 +13,7 @@ pytest.importorskip("transformers", reason="the export room needs transformers")
 from handrail.export.backbones import tiny  # noqa: E402
 from handrail.export.backbones.base import Backbone, KeyValues  # noqa: E402
 from handrail.export.backbones.families import FAMILIES  # noqa: E402
-from handrail.export.fused import Batch, FusedModel  # noqa: E402
+from handrail.export.model.fused import Batch, FusedModel  # noqa: E402
 
 
 def batch_of(backbone: Backbone, questions: list[str], frames: int = 3, seed: int = 0) -> Batch:

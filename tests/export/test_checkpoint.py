@@ -25,8 +25,8 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from stand_in import EXAMPLES, SMALL, UNIT, Made, differing, feed, identity, trained, trainer, weights  # noqa: E402
 
-from handrail.export.batches import Batches  # noqa: E402
-from handrail.export.checkpoint import (  # noqa: E402
+from handrail.export.training.batches import Batches  # noqa: E402
+from handrail.export.training.checkpoint import (  # noqa: E402
     BackboneId,
     checkpoints,
     newest_checkpoint,
@@ -34,10 +34,10 @@ from handrail.export.checkpoint import (  # noqa: E402
     remove_leftovers,
     write_checkpoint,
 )
-from handrail.export.curve import StepDone, read_steps  # noqa: E402
-from handrail.export.loop import train  # noqa: E402
-from handrail.export.resume import go_on, start_from, taken  # noqa: E402
-from handrail.export.training import step_batches  # noqa: E402
+from handrail.export.training.curve import StepDone, read_steps  # noqa: E402
+from handrail.export.training.loop import train  # noqa: E402
+from handrail.export.training.resume import go_on, start_from, taken  # noqa: E402
+from handrail.export.training.trainer import step_batches  # noqa: E402
 from handrail.runtime.grid import Statistics  # noqa: E402
 from handrail.streams.errors import CheckpointError, InputError  # noqa: E402
 
@@ -45,7 +45,7 @@ from handrail.streams.errors import CheckpointError, InputError  # noqa: E402
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Curves are tried elsewhere, and take longer to draw than a run takes here."""
-    monkeypatch.setattr("handrail.export.loop.draw_curve", lambda *_: False)
+    monkeypatch.setattr("handrail.export.training.loop.draw_curve", lambda *_: False)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

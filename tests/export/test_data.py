@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.export import data
-from handrail.export.data import Example, check, read_examples, scan
+from handrail.export.training import data
+from handrail.export.training.data import Example, check, read_examples, scan
 from handrail.streams.errors import DataError, SourceError
 
 GOOD: dict[str, Any] = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch isn't installed (the export room's extra)")
 
-from handrail.export.fusion import TOKENS_OUT, Fused, Fusion  # noqa: E402
+from handrail.export.model.fusion import TOKENS_OUT, Fused, Fusion  # noqa: E402
 from handrail.runtime.grid import BINS, STREAMS  # noqa: E402
 
 D_LM, WIDTH = 24, 32  # small, so that all of it is quick

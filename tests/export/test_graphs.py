@@ -14,12 +14,12 @@ pytest.importorskip("transformers", reason="the export room needs transformers")
 
 from handrail.export.backbones import tiny  # noqa: E402
 from handrail.export.backbones.families import FAMILIES  # noqa: E402
-from handrail.export.bundling import Parts, sections, write_bundle, write_decoder  # noqa: E402
-from handrail.export.checking import check_tiny  # noqa: E402
-from handrail.export.fused import FusedModel  # noqa: E402
-from handrail.export.fusion import Fusion  # noqa: E402
-from handrail.export.parity import LOGITS_WITHIN, Graphs, Report, check  # noqa: E402
-from handrail.export.primus import Primus  # noqa: E402
+from handrail.export.bundles.bundling import Parts, sections, write_bundle, write_decoder  # noqa: E402
+from handrail.export.model.fused import FusedModel  # noqa: E402
+from handrail.export.model.fusion import Fusion  # noqa: E402
+from handrail.export.model.primus import Primus  # noqa: E402
+from handrail.export.parity.checking import check_tiny  # noqa: E402
+from handrail.export.parity.compare import LOGITS_WITHIN, Graphs, Report, check  # noqa: E402
 from handrail.runtime.bundle import About, Manifest, Source, open_bundle  # noqa: E402
 from handrail.runtime.grid import STREAMS, Statistics  # noqa: E402
 from handrail.runtime.providers import faults, open_session, profile  # noqa: E402
@@ -101,7 +101,7 @@ def _first_scores_off(made: Parts, folder: Path) -> float:
     """Of the prompt "Where?" alone."""
     import numpy as np
 
-    from handrail.export.parity import no_past
+    from handrail.export.parity.compare import no_past
     from handrail.runtime.preprocess import mask
 
     backbone = made.model.backbone

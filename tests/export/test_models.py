@@ -29,9 +29,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import COMMIT, ID, WEIGHTS, LoopbackHub
 
-from handrail.export import hub as hub_module
-from handrail.export import models, packages, remote
-from handrail.export.models import Hub, Member, Model, Package, Pin
+from handrail.export.weights import hub as hub_module
+from handrail.export.weights import packages, remote
+from handrail.export.weights import registry as models
+from handrail.export.weights.registry import Hub, Member, Model, Package, Pin
 from handrail.runtime import cli
 from handrail.streams.errors import ModelError
 
@@ -179,7 +180,8 @@ def test_a_download_that_gave_up_goes_on_the_next_time(hub: LoopbackHub, run: Ru
 def test_a_download_that_was_killed_goes_on_the_next_time(hub: LoopbackHub, cache: Path) -> None:
     hub.stall_at["model.safetensors"] = 200_000
     code = (
-        "from handrail.export import fetching, models\n"
+        "from handrail.export.weights import fetching\n"
+        "from handrail.export.weights import registry as models\n"
         f"models.registry = lambda: {{'made-up': models.Hub(about='', licence='', id={ID!r})}}\n"
         f"fetching.fetch('made-up', {COMMIT!r}, lambda file, size: lambda done, total: None)\n"
     )
@@ -192,7 +194,7 @@ def test_a_download_that_was_killed_goes_on_the_next_time(hub: LoopbackHub, cach
     child.wait()
     hub.stall_at.clear()
     hub.asked.clear()
-    from handrail.export.fetching import fetch
+    from handrail.export.weights.fetching import fetch
 
     assert fetch("made-up", None, lambda file, size: lambda done, total: None) == ["model.safetensors"]
     assert hub.asked == [("model.safetensors", "bytes=200000-")]
@@ -384,7 +386,7 @@ def test_a_full_disk_is_told_before_the_first_byte(
 
 
 def test_two_fetches_of_one_model_do_not_meet(hub: LoopbackHub, run: Run) -> None:
-    from handrail.export.fetching import fetch
+    from handrail.export.weights.fetching import fetch
 
     def watch(file: str, size: int) -> models.Progress:
         refused(run, "made-up: another `handrail models fetch` is at it; wait for its end", *FIRST)
@@ -655,7 +657,7 @@ def test_help_shows_examples_and_every_verb(run: Run) -> None:
 
 def test_the_command_needs_no_training_library() -> None:
     script = (
-        "import sys, handrail.export.models_command, handrail.export.fetching;"
+        "import sys, handrail.export.models_command, handrail.export.weights.fetching;"
         "print(sorted({'torch', 'transformers', 'numpy', 'huggingface_hub'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch isn't installed (the export room's extra)")
 
-from handrail.export.primus import PARAMETERS, Primus, encode, load_primus  # noqa: E402
+from handrail.export.model.primus import PARAMETERS, Primus, encode, load_primus  # noqa: E402
 from handrail.streams.errors import InputError  # noqa: E402
 
 NAMES = {

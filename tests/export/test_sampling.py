@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.export import sampling
-from handrail.export.array_cache import ArrayCache, key_of
-from handrail.export.clip import FRAMES, Clip
-from handrail.export.data import Example
-from handrail.export.sampling import Mode, Stretch, read_clip, stretch_of
+from handrail.export.training import sampling
+from handrail.export.training.array_cache import ArrayCache, key_of
+from handrail.export.training.clip import FRAMES, Clip
+from handrail.export.training.data import Example
+from handrail.export.training.sampling import Mode, Stretch, read_clip, stretch_of
 from handrail.streams.cameras import Rig
 from handrail.streams.errors import OutputError, SourceError
 from handrail.streams.pacing import paced
@@ -279,7 +279,7 @@ class Reader:
 
 def supply(folder: Path, reader: Any, sha256: str | None = None, mode: Mode = "paper") -> Any:
     pytest.importorskip("tokenizers", reason="handrail.runtime.preprocess needs tokenizers")
-    from handrail.export.material import ImuEncoder, Material
+    from handrail.export.training.material import ImuEncoder, Material
     from handrail.runtime.preprocess import ImagePlan
 
     plan = ImagePlan(3, 5, "bilinear", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -330,7 +330,7 @@ def test_frames_kept_at_the_models_size_give_the_pixels_of_the_whole_ones(tmp_pa
 
 def test_the_length_of_a_recording_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tokenizers", reason="handrail.runtime.preprocess needs tokenizers")
-    from handrail.export import material
+    from handrail.export.training import material
 
     asked: list[str] = []
     lengths = {"world:1": 7.25, "world:2": None}

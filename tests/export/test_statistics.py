@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.export.statistics import Moments
+from handrail.export.training.statistics import Moments
 from handrail.runtime.grid import BINS, STREAMS, Grid, Statistics
 from handrail.runtime.grid.normalise import LEAST_STD
 

@@ -54,7 +54,7 @@ def test_every_example_of_the_help_can_be_parsed() -> None:
 
 
 def test_without_torch_the_line_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "handrail.export.fitting", raising=False)
+    monkeypatch.delitem(sys.modules, "handrail.export.training.fitting", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingDependencyError, match="training needs torch, which isn't installed: run `make") as e:
         run(folder)
@@ -112,10 +112,10 @@ def test_both_stages_on_a_tiny_backbone_stopped_and_gone_on(
     pytest.importorskip("embreex", reason="the simulated world needs embreex")
     import functools
 
-    from handrail.export import fitting
+    from handrail.export.training import fitting
 
     monkeypatch.setattr(fitting, "Fusion", functools.partial(fitting.Fusion, width=16))
-    monkeypatch.setattr("handrail.export.sampling._upright", _small)
+    monkeypatch.setattr("handrail.export.training.sampling._upright", _small)
     figures = folder / "figures.json"
     few = ["--batch", 2, "--at-once", 2, "--save-every", 2, "--json", figures]
 
@@ -147,11 +147,11 @@ def test_mixed_precision_keeps_what_is_trained_in_float32_and_learns_alike() -> 
     from stand_in import EXAMPLES, SMALL, UNIT, Made
 
     from handrail.export.backbones import tiny
-    from handrail.export.batches import Batches
-    from handrail.export.fused import FusedModel
-    from handrail.export.fusion import Fusion
-    from handrail.export.resume import seed_generators
-    from handrail.export.training import AcceleratedEngine, PlainEngine, Trainer, step_batches
+    from handrail.export.model.fused import FusedModel
+    from handrail.export.model.fusion import Fusion
+    from handrail.export.training.batches import Batches
+    from handrail.export.training.resume import seed_generators
+    from handrail.export.training.trainer import AcceleratedEngine, PlainEngine, Trainer, step_batches
 
     losses = []
     for engine in (PlainEngine(), AcceleratedEngine()):
@@ -170,7 +170,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Ctrl-C in that step."""
     import signal
 
-    from handrail.export.training import Trainer
+    from handrail.export.training.trainer import Trainer
 
     real = Trainer.train_step
 

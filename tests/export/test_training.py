@@ -17,15 +17,15 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from stand_in import EXAMPLES, SMALL, differing, feed, identity, nll, trained, trainer, weights  # noqa: E402
 
-from handrail.export import curve  # noqa: E402
-from handrail.export.batches import answer_ids, dropped  # noqa: E402
-from handrail.export.checkpoint import (  # noqa: E402
+from handrail.export.training import curve  # noqa: E402
+from handrail.export.training.batches import answer_ids, dropped  # noqa: E402
+from handrail.export.training.checkpoint import (  # noqa: E402
     newest_checkpoint,
     read_checkpoint,
 )
-from handrail.export.curve import StepDone, StepLog, draw_curve, read_steps  # noqa: E402
-from handrail.export.resume import start_from  # noqa: E402
-from handrail.export.training import IGNORED, Place, answer_nll, cosine, places, step_batches  # noqa: E402
+from handrail.export.training.curve import StepDone, StepLog, draw_curve, read_steps  # noqa: E402
+from handrail.export.training.resume import start_from  # noqa: E402
+from handrail.export.training.trainer import IGNORED, Place, answer_nll, cosine, places, step_batches  # noqa: E402
 from handrail.runtime.grid import STREAMS  # noqa: E402
 from handrail.streams.errors import HandrailError, InputError  # noqa: E402
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from handrail.export.backbones.base import Backbone
-from handrail.export.checkpoint import (
+from handrail.export.training.checkpoint import (
     FORMAT,
     BackboneId,
     Checkpoint,
@@ -28,8 +28,8 @@ from handrail.export.checkpoint import (
     same_or_refuse,
     tensors_or_refuse,
 )
-from handrail.export.data import Example
-from handrail.export.training import Trainer
+from handrail.export.training.data import Example
+from handrail.export.training.trainer import Trainer
 from handrail.runtime.grid import STREAMS, Statistics
 from handrail.streams.errors import CheckpointError
 

@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from handrail.export.models import PIECE, Hub, Pin, Progress
-from handrail.export.remote import Passing, endpoint, opened, read
+from handrail.export.weights.registry import PIECE, Hub, Pin, Progress
+from handrail.export.weights.remote import Passing, endpoint, opened, read
 from handrail.streams.errors import ModelError, OutputError
 
 PAUSES_S = (1.0, 3.0, 10.0)  # before each new try when the last one brought nothing

@@ -10,9 +10,7 @@ import numpy as np
 import torch
 
 from handrail.export.backbones import tiny
-from handrail.export.bundling import Parts, write_decoder, write_graphs
-from handrail.export.fused import FusedModel
-from handrail.export.fusion import Fusion
+from handrail.export.bundles.bundling import Parts, write_decoder, write_graphs
 from handrail.export.graphs.onnx_file import save, to_graph
 from handrail.export.graphs.sensors import (
     FusionGraph,
@@ -22,8 +20,10 @@ from handrail.export.graphs.sensors import (
     vision_inputs,
     vision_outputs,
 )
-from handrail.export.parity import Graphs, Report, check
-from handrail.export.primus import Primus
+from handrail.export.model.fused import FusedModel
+from handrail.export.model.fusion import Fusion
+from handrail.export.model.primus import Primus
+from handrail.export.parity.compare import Graphs, Report, check
 
 STAGES = (1, 2)
 DECODERS = {"fused": "decoder.onnx", "plain": "decoder-plain.onnx"}

@@ -18,7 +18,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from handrail.export.models import PIECE
+from handrail.export.weights.registry import PIECE
 from handrail.streams.errors import ConfigError, ModelError
 
 TIMEOUT_S = 30.0  # without a byte

@@ -17,8 +17,6 @@ import torch
 from torch import nn
 
 from handrail.export.backbones.base import Backbone
-from handrail.export.fused import FusedModel
-from handrail.export.fusion import TOKENS_OUT
 from handrail.export.graphs.decoder import DecoderGraph, decoder_inputs, mask_names
 from handrail.export.graphs.onnx_file import fused, save, to_graph
 from handrail.export.graphs.quantise import Quant, quantise
@@ -30,6 +28,8 @@ from handrail.export.graphs.sensors import (
     vision_inputs,
     vision_outputs,
 )
+from handrail.export.model.fused import FusedModel
+from handrail.export.model.fusion import TOKENS_OUT
 from handrail.runtime.bundle import About, BundleWriter, Source
 from handrail.runtime.grid import Statistics
 from handrail.runtime.providers import Provider

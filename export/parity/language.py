@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from handrail.export.backbones.text import TextOnly, open_text
-from handrail.export.bundling import write_decoder
+from handrail.export.bundles.bundling import write_decoder
 from handrail.export.graphs.quantise import Quant
-from handrail.export.parity import Graphs, no_past
+from handrail.export.parity.compare import Graphs, no_past
 from handrail.runtime.preprocess import mask
 
 QUANTS: tuple[Quant, ...] = ("none", "w8", "w4")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from handrail.export import hub, packages
-from handrail.export.models import (
+from handrail.export.weights import hub, packages
+from handrail.export.weights.registry import (
     COMMIT,
     Hub,
     Lock,
@@ -29,7 +29,7 @@ from handrail.export.models import (
     read_lock,
     write_lock,
 )
-from handrail.export.remote import endpoint
+from handrail.export.weights.remote import endpoint
 from handrail.streams.cache import cache_folder
 from handrail.streams.errors import ConfigError, ModelError, OutputError
 

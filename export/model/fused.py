@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from handrail.export.backbones.base import Backbone, Seen
-from handrail.export.fusion import Fusion
+from handrail.export.model.fusion import Fusion
 
 
 @dataclass

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from handrail.export.curve import StepDone
-from handrail.export.fused import Batch, FusedModel
+from handrail.export.model.fused import Batch, FusedModel
+from handrail.export.training.curve import StepDone
 from handrail.streams.errors import HandrailError
 
 IGNORED = -100  # label of a token that isn't scored

@@ -11,13 +11,19 @@ from pathlib import Path
 import torch
 
 from handrail.export.backbones.sources import backbone_from
-from handrail.export.bundling import Parts
-from handrail.export.checkpoint import Header, newest_checkpoint, read_checkpoint, same_or_refuse, tensors_or_refuse
-from handrail.export.fused import FusedModel
-from handrail.export.fusion import Fusion
-from handrail.export.models import registry
-from handrail.export.primus import Primus, load_primus
-from handrail.export.resume import backbone_id
+from handrail.export.bundles.bundling import Parts
+from handrail.export.model.fused import FusedModel
+from handrail.export.model.fusion import Fusion
+from handrail.export.model.primus import Primus, load_primus
+from handrail.export.training.checkpoint import (
+    Header,
+    newest_checkpoint,
+    read_checkpoint,
+    same_or_refuse,
+    tensors_or_refuse,
+)
+from handrail.export.training.resume import backbone_id
+from handrail.export.weights.registry import registry
 from handrail.runtime.bundle import Source
 from handrail.runtime.grid import Statistics
 from handrail.streams.errors import CheckpointError

@@ -14,21 +14,27 @@ from typing import Literal
 
 import torch
 
-from handrail.export.array_cache import LIMIT_BYTES, ArrayCache
 from handrail.export.backbones.base import Backbone
 from handrail.export.backbones.sources import backbone_from
-from handrail.export.batches import Batches
-from handrail.export.checkpoint import Checkpoint, checkpoints, newest_checkpoint, read_checkpoint, remove_leftovers
-from handrail.export.curve import StepDone
-from handrail.export.data import Example, check, read_examples
-from handrail.export.fused import FusedModel
-from handrail.export.fusion import Fusion
-from handrail.export.loop import KEEP, SAVE_EVERY, Outcome, train
-from handrail.export.material import ImuEncoder, Material, kept_duration
-from handrail.export.primus import encode, load_primus
-from handrail.export.resume import Identity, backbone_id, data_hash, go_on, seed_generators, start_from
-from handrail.export.statistics import Moments
-from handrail.export.training import AcceleratedEngine, Engine, PlainEngine, Settings, Trainer
+from handrail.export.model.fused import FusedModel
+from handrail.export.model.fusion import Fusion
+from handrail.export.model.primus import encode, load_primus
+from handrail.export.training.array_cache import LIMIT_BYTES, ArrayCache
+from handrail.export.training.batches import Batches
+from handrail.export.training.checkpoint import (
+    Checkpoint,
+    checkpoints,
+    newest_checkpoint,
+    read_checkpoint,
+    remove_leftovers,
+)
+from handrail.export.training.curve import StepDone
+from handrail.export.training.data import Example, check, read_examples
+from handrail.export.training.loop import KEEP, SAVE_EVERY, Outcome, train
+from handrail.export.training.material import ImuEncoder, Material, kept_duration
+from handrail.export.training.resume import Identity, backbone_id, data_hash, go_on, seed_generators, start_from
+from handrail.export.training.statistics import Moments
+from handrail.export.training.trainer import AcceleratedEngine, Engine, PlainEngine, Settings, Trainer
 from handrail.runtime.grid import Statistics
 from handrail.streams.cache import cache_folder
 from handrail.streams.errors import ConfigError, DataError

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from handrail.export.backbones.base import Backbone
-from handrail.export.clip import FRAMES, Clip
-from handrail.export.data import Example
-from handrail.export.fused import Batch
-from handrail.export.fusion import TOKENS_OUT
-from handrail.export.training import IGNORED, Place, Settings
+from handrail.export.model.fused import Batch
+from handrail.export.model.fusion import TOKENS_OUT
+from handrail.export.training.clip import FRAMES, Clip
+from handrail.export.training.data import Example
+from handrail.export.training.trainer import IGNORED, Place, Settings
 from handrail.runtime.grid import STREAMS, Grid, Statistics
 from handrail.runtime.preprocess import pixels
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import msgspec
 import numpy as np
 
-from handrail.export.clip import FRAMES, READINGS, U8, Arrays, Clip, packed
+from handrail.export.training.clip import FRAMES, READINGS, U8, Arrays, Clip, packed
 from handrail.runtime.grid import HISTORY_NS
 from handrail.streams.checks import COLUMNS, fit, fit_rows
 from handrail.streams.clock import NS_PER_S, now_ns, run_virtual

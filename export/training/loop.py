@@ -19,11 +19,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from handrail.export.checkpoint import write_checkpoint
-from handrail.export.curve import StepDone, StepLog, draw_curve, read_steps
-from handrail.export.fused import Batch
-from handrail.export.resume import Identity, taken
-from handrail.export.training import Feed, Trainer, step_batches
+from handrail.export.model.fused import Batch
+from handrail.export.training.checkpoint import write_checkpoint
+from handrail.export.training.curve import StepDone, StepLog, draw_curve, read_steps
+from handrail.export.training.resume import Identity, taken
+from handrail.export.training.trainer import Feed, Trainer, step_batches
 
 KEEP, SAVE_EVERY = 3, 200
 

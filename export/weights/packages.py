@@ -21,7 +21,7 @@ from typing import IO
 
 import msgspec
 
-from handrail.export.models import PIECE, Member, Package, Pin, Progress, differs
+from handrail.export.weights.registry import PIECE, Member, Package, Pin, Progress, differs
 from handrail.streams.errors import MissingDependencyError, ModelError, OutputError
 
 

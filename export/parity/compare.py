@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from handrail.export.fused import Batch, FusedModel
-from handrail.export.fusion import TOKENS_OUT
 from handrail.export.graphs.decoder import mask_names
+from handrail.export.model.fused import Batch, FusedModel
+from handrail.export.model.fusion import TOKENS_OUT
 from handrail.runtime.grid import BINS, STREAMS
 from handrail.runtime.preprocess import mask, positions
 from handrail.runtime.preprocess.positions import frame_of

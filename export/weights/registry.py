@@ -98,7 +98,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 @functools.cache
 def registry() -> dict[str, Model]:
-    text = resources.files("handrail.export").joinpath("models.toml").read_bytes()
+    text = resources.files("handrail.export.weights").joinpath("models.toml").read_bytes()
     return msgspec.toml.decode(text, type=dict[str, Model])
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from handrail.export import clip as clip_module
-from handrail.export import sampling
-from handrail.export.array_cache import ArrayCache, Arrays, key_of
-from handrail.export.clip import Clip
-from handrail.export.data import Example
-from handrail.export.sampling import Mode, Stretch, duration_s, read_clip, stretch_of
+from handrail.export.training import clip as clip_module
+from handrail.export.training import sampling
+from handrail.export.training.array_cache import ArrayCache, Arrays, key_of
+from handrail.export.training.clip import Clip
+from handrail.export.training.data import Example
+from handrail.export.training.sampling import Mode, Stretch, duration_s, read_clip, stretch_of
 from handrail.runtime import grid as grid_package
 from handrail.runtime.grid import STREAMS, Grid, grids
 from handrail.runtime.grid.imu import Encoder
