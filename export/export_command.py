@@ -22,13 +22,14 @@ class ExportCommand:
     examples = (
         "handrail export runs/stage2 --out bundles/walk",
         "handrail export runs/stage2 --out bundles/walk --quant w8 --imu-encoder best_model.ckpt",
+        "handrail export tiny:qwen3-vl --out bundles/random --provider tensorrt",
         "handrail export --check --tiny all --json parity.json",
         "handrail export --check --language smollm2/ --text essay.txt",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("checkpoint", nargs="?", type=Path, metavar="CHECKPOINT", help="a training, or one checkpoint of it")
+        add("checkpoint", nargs="?", type=Path, metavar="CHECKPOINT", help="of a training, or tiny:FAMILY")
         add("--out", type=Path, metavar="BUNDLE", help="the folder to make")
         add("--replace", action="store_true", help="the bundle that is there, in one step")
         add("--quant", choices=("none", "w8", "w4"), default="none", help="of the decoder's weights (none)")
@@ -64,12 +65,16 @@ def _needs_torch() -> None:
 
 
 def _bundle(args: argparse.Namespace) -> int:
+    from handrail.export.backbones.sources import TINY
     from handrail.export.bundles.bundling import write_bundle
-    from handrail.export.bundles.loading import load_trained
+    from handrail.export.bundles.loading import load_trained, untrained
     from handrail.export.parity.checking import check_parts
     from handrail.runtime.bundle import open_bundle
 
-    parts = load_trained(args.checkpoint, args.imu_encoder, backbone=args.backbone)
+    if str(args.checkpoint).startswith(TINY):
+        parts = untrained(str(args.checkpoint))
+    else:
+        parts = load_trained(args.checkpoint, args.imu_encoder, backbone=args.backbone)
     if args.check:
         code = _told(check_parts(parts, say), None)
         if code:

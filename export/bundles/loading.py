@@ -25,7 +25,7 @@ from handrail.export.training.checkpoint import (
 from handrail.export.training.resume import backbone_id
 from handrail.export.weights.registry import registry
 from handrail.runtime.bundle import Source
-from handrail.runtime.grid import Statistics
+from handrail.runtime.grid import STREAMS, Statistics
 from handrail.streams.errors import CheckpointError
 
 
@@ -54,6 +54,19 @@ def load_trained(folder: Path, imu_encoder: Path | None, *, backbone: str | None
     return Parts(
         model, _primus(imu_encoder, header, where), statistics, Source(name=found.source),
         registry()[name].licence if name in registry() else "as its source says", _provenance(where, header),
+    )  # fmt: skip
+
+
+def untrained(name: str, stage: int = 2) -> Parts:
+    """A backbone with random adapters and sensors, to try graphs and devices with: ``tiny:FAMILY``."""
+    opened = backbone_from(name)
+    torch.manual_seed(stage)
+    model = FusedModel(opened, Fusion(opened.d_model, stage)).eval()
+    zero = {stream: [0.0] * width for stream, width in STREAMS.items()}
+    one = {stream: [1.0] * width for stream, width in STREAMS.items()}
+    return Parts(
+        model, Primus().eval(), Statistics.from_json({"mean": zero, "std": one}), Source(name=name),
+        "none: random weights", ("random weights, not trained: says nothing that means anything",),
     )  # fmt: skip
 
 

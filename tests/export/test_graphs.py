@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +13,22 @@ torch = pytest.importorskip("torch", reason="the export room needs torch")
 onnx = pytest.importorskip("onnx", reason="the export room needs onnx")
 pytest.importorskip("transformers", reason="the export room needs transformers")
 
-from handrail.export.backbones import tiny  # noqa: E402
+from handrail.benchmarks.gpu import cases  # noqa: E402
 from handrail.export.backbones.families import FAMILIES  # noqa: E402
 from handrail.export.bundles.bundling import Parts, sections, write_bundle, write_decoder  # noqa: E402
-from handrail.export.model.fused import FusedModel  # noqa: E402
-from handrail.export.model.fusion import Fusion  # noqa: E402
-from handrail.export.model.primus import Primus  # noqa: E402
+from handrail.export.bundles.loading import untrained  # noqa: E402
 from handrail.export.parity.checking import check_tiny  # noqa: E402
 from handrail.export.parity.compare import LOGITS_WITHIN, Graphs, Report, check  # noqa: E402
 from handrail.runtime.bundle import About, Manifest, Source, open_bundle  # noqa: E402
-from handrail.runtime.grid import STREAMS, Statistics  # noqa: E402
+from handrail.runtime.grid import Statistics  # noqa: E402
 from handrail.runtime.providers import faults, open_session, profile  # noqa: E402
 from handrail.streams.errors import MissingDependencyError  # noqa: E402
 
 SLOW = pytest.mark.timeout(900)  # torch's exporter, on a busy machine
 
 
-def statistics() -> Statistics:
-    moments = {stream: [0.0] * width for stream, width in STREAMS.items()}
-    ones = {stream: [1.0] * width for stream, width in STREAMS.items()}
-    return Statistics.from_json({"mean": moments, "std": ones})
-
-
-def parts(family: str = "smolvlm2", stage: int = 1, *, imu: bool = True) -> Parts:
-    backbone = tiny.build(family)
-    torch.manual_seed(stage)
-    model = FusedModel(backbone, Fusion(backbone.d_model, stage)).eval()
-    return Parts(
-        model, Primus().eval() if imu else None, statistics(), Source(name=f"tiny:{family}"), "none: random weights",
-        ("made for a test",),
-    )  # fmt: skip
+def parts(family: str = "smolvlm2", stage: int = 1) -> Parts:
+    return untrained(f"tiny:{family}", stage)
 
 
 def manifest(made: Parts) -> Manifest:
@@ -74,7 +61,7 @@ def test_a_bundle_opens_verified_and_answers_as_the_model_did(tmp_path: Path) ->
     assert steps[0] == "vision graph" and steps[-1] == "hashes"
     assert {"vision.onnx", "fusion.onnx", "primus.onnx", "decoder.onnx", "tokenizer.json", "chat_template.jinja",
             "statistics.json", "embeddings.npy"} <= set(bundle.manifest.files)  # fmt: skip
-    assert bundle.manifest.provenance == ("made for a test",) and bundle.manifest.stage == 1
+    assert "not trained" in bundle.manifest.provenance[0] and bundle.manifest.stage == 1
     with torch.no_grad():
         table = made.model.backbone.embed(torch.arange(5)).numpy()
     assert (bundle.embeddings()[:5] == table).all()
@@ -132,8 +119,24 @@ def test_plain_decoders_are_what_tensorrt_takes_and_fused_ones_are_not(family: s
 
 
 @SLOW
+@pytest.mark.parametrize("family", ["qwen3-vl", "gemma3"])
+def test_what_the_gpu_bench_gives_the_graphs_runs_and_lies_within_tensorrts_ranges(family: str, tmp_path: Path) -> None:
+    write_bundle(parts(family), tmp_path / "walk", "none", "tensorrt")
+    bundle = open_bundle(tmp_path / "walk")
+    tried = list(cases(bundle.manifest, set(bundle.manifest.files)))
+    assert [case.graph for case in tried] == ["vision.onnx", "fusion.onnx", "decoder.onnx", "decoder.onnx"]
+    for case in tried:
+        ranges = profile(bundle.manifest, case.graph)
+        for name, r in ranges.items():
+            shape = case.inputs[name].shape
+            assert all(a <= b <= c for a, b, c in zip(r.least, shape, r.most, strict=True)), name
+        out = open_session(bundle.path(case.graph), "cpu").run(None, case.inputs)
+        assert all(bool((abs(values) < 1e4).all()) for values in out)
+
+
+@SLOW
 def test_a_model_trained_without_the_imu_makes_a_bundle_without_its_encoder(tmp_path: Path) -> None:
-    write_bundle(parts(imu=False), tmp_path / "walk", "none", "cpu")
+    write_bundle(replace(parts(), primus=None), tmp_path / "walk", "none", "cpu")
     assert "primus.onnx" not in open_bundle(tmp_path / "walk").manifest.files
 
 
