@@ -66,8 +66,10 @@ def test_a_bare_room_name_can_not_be_imported(room: str, tmp_path: Path) -> None
 # Distribution -> import name, where they differ. What is only run or loaded (linters, the SDK's extras) has none.
 IMPORTED_AS = {
     "opencv-python-headless": "cv2", "espeakng-loader": "espeakng_loader", "projectaria-tools": "projectaria_tools",
+    "onnx-ir": "onnx_ir",
 }
-ONLY_RUN = {"projectaria-client-sdk", "termcolor"}
+ONLY_RUN = {"projectaria-client-sdk", "termcolor", "gguf"}
+LATER = {"torch", "transformers", "peft", "accelerate", "safetensors", "onnx", "onnx_ir", "onnxruntime", "tokenizers"}
 
 
 def test_what_the_rooms_import_is_what_the_project_requires() -> None:
@@ -114,6 +116,7 @@ def test_the_lock_files_hold_every_requirement_with_hashes() -> None:
     base = names([*PROJECT["project"]["dependencies"], *extras["speech"], *extras["bench"], "setuptools"])
     assert base <= locked("base.lock") <= locked("dev.lock")
     assert names([*extras["dev"], *extras["pyttsx3"]]) <= locked("dev.lock")
+    assert names([*extras["cpu"], *extras["export"]]) - {"torch"} <= locked("export.lock")  # its build: the machine decides
     assert locked("aria.lock") == names(extras["aria"])
     asked = (ROOT / "requirements" / "aria.in").read_text().splitlines()
     assert [line for line in asked if not line.startswith("#")] == extras["aria"]
@@ -171,7 +174,8 @@ def test_the_wheel_carries_its_licence_and_its_command(installed: Path) -> None:
 
 
 def test_every_module_of_the_wheel_imports_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
-    """With the dependencies' folder, but without its .pth files: the editable install must not answer instead."""
+    """With the dependencies' folder, but without its .pth files: the editable install must not answer instead. Modules
+    for answers and training may miss what `make setup-export` brings, where it isn't here."""
     modules = sorted(
         ".".join(Path(file).with_suffix("").parts).removesuffix(".__init__")
         for file in shipped_files() if file.endswith(".py") and not file.endswith("__main__.py")
@@ -180,7 +184,13 @@ def test_every_module_of_the_wheel_imports_away_from_the_checkout(installed: Pat
         "import importlib, json, sys\n"
         f"sys.path[:0] = [{str(installed)!r}]\n"
         f"sys.path.append({sysconfig.get_paths()['purelib']!r})\n"
-        f"print(json.dumps([importlib.import_module(m).__file__ for m in {modules!r}]))\n"
+        "def file_of(name):\n"
+        "    try:\n"
+        "        return importlib.import_module(name).__file__\n"
+        "    except ModuleNotFoundError as e:\n"
+        f"        assert e.name.split('.')[0] in {LATER!r}, e\n"
+        f"        return {str(installed)!r}\n"
+        f"print(json.dumps([file_of(m) for m in {modules!r}]))\n"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

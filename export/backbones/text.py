@@ -5,6 +5,7 @@ No frames and no sensors: whoever asks for them gets an error.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from handrail.export.backbones.base import Backbone, Seen, Side
 from handrail.export.backbones.opening import add_sensor_token
 from handrail.runtime.preprocess import ImagePlan, TokenPlan
 from handrail.runtime.preprocess.prompt import SENSOR
+from handrail.streams.errors import SourceError
 
 
 class TextOnly(Backbone):
@@ -33,9 +35,14 @@ class TextOnly(Backbone):
 
 
 def open_text(folder: str, dtype: torch.dtype = torch.float32) -> TextOnly:
-    """From a local directory in the format of transformers."""
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").eval()
+    """From a local directory in the format of transformers, or with one GGUF file (its weights are unpacked)."""
+    gguf = sorted(Path(folder).glob("*.gguf"))
+    packed = {"gguf_file": gguf[0].name} if gguf else {}
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder, **packed)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", **packed).eval()
+    except (OSError, ValueError) as e:
+        raise SourceError(f"{folder}: no language model there ({str(e).splitlines()[0]})") from e
     add_sensor_token(model, tokenizer)
     model.config.text_config = model.config  # as in the others
     sensor = tokenizer.convert_tokens_to_ids(SENSOR)
