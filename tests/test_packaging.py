@@ -116,7 +116,7 @@ def test_the_lock_files_hold_every_requirement_with_hashes() -> None:
     base = names([*PROJECT["project"]["dependencies"], *extras["speech"], *extras["bench"], "setuptools"])
     assert base <= locked("base.lock") <= locked("dev.lock")
     assert names([*extras["dev"], *extras["pyttsx3"]]) <= locked("dev.lock")
-    assert names([*extras["cpu"], *extras["export"]]) - {"torch"} <= locked("export.lock")  # its build: the machine decides
+    assert names([*extras["cpu"], *extras["export"]]) - {"torch"} <= locked("export.lock")
     assert locked("aria.lock") == names(extras["aria"])
     asked = (ROOT / "requirements" / "aria.in").read_text().splitlines()
     assert [line for line in asked if not line.startswith("#")] == extras["aria"]
