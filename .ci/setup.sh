@@ -65,8 +65,9 @@ lock=$level
 [[ $level == export ]] && lock=dev
 install --require-hashes --only-binary :all: -r requirements/"$lock".lock
 if [[ $level == export ]]; then
-  install --require-hashes --only-binary :all: -r requirements/export.lock
-  install 'torch==2.13.*'  # not locked: which build of it fits is the machine's matter
+  # --no-deps: all of them ask for torch, which isn't locked: which build of it fits is the machine's matter.
+  install --require-hashes --only-binary :all: --no-deps -r requirements/export.lock
+  install 'torch==2.13.*'
 fi
 install --require-hashes --only-binary :all: --no-deps -r requirements/aria.lock
 install --no-deps --no-build-isolation --editable .

@@ -21,7 +21,7 @@ from handrail.benchmarks.command import Outcome, from_1
 from handrail.runtime.bundle import Bundle, Manifest, open_bundle
 from handrail.runtime.grid import BINS, STREAMS
 from handrail.runtime.preprocess import mask
-from handrail.runtime.providers import Provider, open_session, profile, tensorrt_options
+from handrail.runtime.providers import Provider, open_session, tensorrt_options
 from handrail.runtime.terminal import print_table, say
 from handrail.streams.cache import cache_folder
 from handrail.streams.errors import ConfigError, MissingDependencyError
@@ -70,7 +70,7 @@ def _measured(bundle: Bundle, provider: Provider, runs: int) -> Iterator[dict[st
         began = time.perf_counter()
         options: dict[str, str] = {}
         if provider == "tensorrt":
-            options = tensorrt_options(profile(bundle.manifest, case.graph), cache_folder("engines"))
+            options = tensorrt_options(bundle.manifest, case.graph, cache_folder("engines"))
         session = open_session(path, provider, options)
         found = session.run(None, case.inputs)
         ready_s = time.perf_counter() - began
@@ -100,6 +100,8 @@ def cases(manifest: Manifest, files: set[str], seed: int = 0) -> Iterator[Case]:
         for stream, width in STREAMS.items():
             sensors |= {stream: noise(1, BINS, width), f"{stream}_valid": np.ones((1, BINS), np.bool_)}
         yield Case("sensors", "fusion.onnx", sensors)
+    if "primus.onnx" in files:
+        yield Case("two IMU windows", "primus.onnx", {"windows": noise(2, 6, 250)})
     yield Case(f"prefill of {PROMPT}", "decoder.onnx", _decoder(manifest.decoder, PROMPT, 0, noise))
     yield Case(f"a token after {PROMPT}", "decoder.onnx", _decoder(manifest.decoder, 1, PROMPT, noise))
 

@@ -1,6 +1,6 @@
 """Where a bundle's graphs run: ONNX Runtime's providers, asked for strictly, and the shapes TensorRT is built for.
 
-A provider that was asked for and doesn't load is an error with its reason, never a silent fall-back to the CPU.
+A provider that was asked for and doesn't load is an error with its reason, not a silent fall-back to the CPU.
 TensorRT builds its engines on the device, from the bundle's plain graphs, for explicit ranges of every shape that
 changes; what can be told of that without a GPU is told beforehand (``faults``). Knows nothing of what graphs compute.
 """
@@ -94,9 +94,14 @@ def _shape_faults(name: str, dims: list[int | None], found: Range | None) -> lis
     return lines
 
 
-def tensorrt_options(found: Mapping[str, Range], cache: Path) -> dict[str, str]:
-    """For ONNX Runtime's TensorRT provider: the ranges, and where built engines stay (they fit one device alone)."""
-    options = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(cache), "trt_fp16_enable": "0"}
+def tensorrt_options(manifest: Manifest, graph: str, cache: Path) -> dict[str, str]:
+    """For ONNX Runtime's TensorRT provider: the ranges, and where built engines stay (they fit one device alone).
+
+    In a folder for each bundle: the provider tells engines apart by file and node names, which all bundles share.
+    """
+    found = profile(manifest, graph)
+    engines = cache / manifest.manifest_sha256[:24]
+    options = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(engines), "trt_fp16_enable": "0"}
     if found:
         for which, of in (("min", "least"), ("opt", "usual"), ("max", "most")):
             shapes = ",".join(f"{name}:{'x'.join(map(str, getattr(r, of)))}" for name, r in found.items())
@@ -111,6 +116,8 @@ def open_session(graph: Path, provider: Provider, options: Mapping[str, str] | N
     settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     settings.log_severity_level = 3
+    if provider == "tensorrt":  # of CUDA's graphs, what works out shapes rightly stays on the CPU
+        settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     name = NAMES[provider]
     if name not in ort.get_available_providers():
         there = ", ".join(ort.get_available_providers())
@@ -119,7 +126,7 @@ def open_session(graph: Path, provider: Provider, options: Mapping[str, str] | N
         session = ort.InferenceSession(str(graph), settings, providers=[(name, dict(options or {}))])
     except Exception as e:  # native errors come as several types
         raise MissingDependencyError(f"{graph.name}: {provider} doesn't take it ({str(e).splitlines()[0]})") from e
-    if session.get_providers()[0] != name:
+    if name not in session.get_providers():
         raise MissingDependencyError(f"{provider} was asked for and didn't load: is there a device and its driver?")
     return session
 

@@ -4,11 +4,11 @@ HandrailError                 one line for people: what was expected, what came,
 ├── InputError                bad input: exit code 2
 │   ├── SourceError           a recording, world or device that can't be opened or read
 │   ├── ConfigError           a configuration file or option
- │   ├── OutputError           a folder or file that can't be written
- │   ├── BundleError           a bundle of model files that isn't what its manifest says
- │   ├── ModelError            weights that can't be fetched, or aren't those that were pinned
- │   ├── DataError             a line of a data set
- │   └── CheckpointError       a checkpoint of a training that is damaged, or of another one
+│   ├── OutputError           a folder or file that can't be written
+│   ├── BundleError           a bundle of model files that isn't what its manifest says
+│   ├── ModelError            weights that can't be fetched, or aren't those that were pinned
+│   ├── DataError             a line of a data set
+│   └── CheckpointError       a checkpoint of a training that is damaged, or of another one
 ├── MissingDependencyError    something that isn't installed: exit code 3, the message holds the command that mends it
 ├── StaleError                data older than the caller allowed
 └── DeviceError               a voice, speaker or other device that failed

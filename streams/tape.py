@@ -155,7 +155,7 @@ def _header(name: str, record: memoryview) -> tuple[SourceInfo, DecodePlan]:
         streams = tuple(Stream(label, Kind(kind)) for label, kind in info.pop("streams"))
         notes = tuple(info.pop("notes"))
         return SourceInfo(rig=rig, streams=streams, notes=notes, **info), msgspec.convert(head["plan"], DecodePlan)
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as e:
         raise SourceError(f"{name}: damaged tape, its first record makes no sense ({e})") from e
 
 

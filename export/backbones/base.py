@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from handrail.runtime.preprocess import ImagePlan, Prompter, TokenPlan, mask, positions
-from handrail.runtime.preprocess.positions import frame_of
+from handrail.runtime.preprocess import ImagePlan, mask, positions
+from handrail.runtime.preprocess.positions import MASKED, frame_of
+from handrail.runtime.preprocess.prompt import Prompter, TokenPlan
 
 # Linears of all four language models.
 LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -139,7 +140,7 @@ class Backbone(nn.Module):
             frames = frame_of(row, self.image_id)
             for kind, window in self.windows().items():
                 seen = mask(frames, len(row), both_ways=self.both_ways, window=window)
-                masks[kind].append(np.where(real[None, :], seen, np.finfo(np.float32).min))
+                masks[kind].append(np.where(real[None, :], seen, MASKED))
         to = {"device": ids.device}
         stacked = {kind: torch.tensor(np.stack(m)[:, None], **to) for kind, m in masks.items()}
         return Asked(torch.tensor(np.stack(places, axis=1), **to), stacked)
@@ -148,7 +149,8 @@ class Backbone(nn.Module):
         self, embeds: Tensor, asked: Asked, deepstack: Tensor | None = None, cache: KeyValues | None = None
     ) -> Tensor:
         """Of the last layer, normalised, [B, S, d]. ``deepstack``: dense [K, B, S, d], zero beside the frames."""
-        masks = {kind: m.to(embeds.dtype) for kind, m in asked.masks.items()}
+        least = torch.finfo(embeds.dtype).min  # float32's would become -inf in fewer bits, and a padded row NaN
+        masks = {kind: m.clamp(min=least).to(embeds.dtype) for kind, m in asked.masks.items()}
         attention: Any = masks if len(masks) > 1 else masks["full_attention"]
         kwargs: dict[str, Any] = {} if deepstack is None else {"deepstack_visual_embeds": list(deepstack)}
         place = asked.positions if self.mrope else asked.positions[0]

@@ -14,8 +14,8 @@ from transformers import AutoConfig, AutoModelForImageTextToText, AutoTokenizer
 
 from handrail.export.backbones.base import Backbone, Side
 from handrail.export.backbones.families import FAMILIES, Family
-from handrail.runtime.preprocess import ImagePlan, TokenPlan
-from handrail.runtime.preprocess.prompt import SENSOR
+from handrail.runtime.preprocess import ImagePlan
+from handrail.runtime.preprocess.prompt import SENSOR, TokenPlan
 from handrail.streams.errors import ConfigError, SourceError
 
 ENDS = ("<|im_end|>", "<end_of_turn>", "<end_of_utterance>")  # of a turn, beside the tokenizer's own end
@@ -33,11 +33,14 @@ def open_backbone(
         raise SourceError(f"{source}: no backbone there ({str(e).splitlines()[0]})") from e
     kind = family_of(config.model_type)
     try:
-        model = AutoModelForImageTextToText.from_pretrained(
-            source, revision=revision, dtype=dtype, use_safetensors=True, attn_implementation="sdpa"
-        )
+        model, loaded = AutoModelForImageTextToText.from_pretrained(
+            source, revision=revision, dtype=dtype, use_safetensors=True, attn_implementation="sdpa",
+            output_loading_info=True,
+        )  # fmt: skip
     except (OSError, ValueError) as e:
         raise SourceError(f"{source}: weights can't be loaded ({str(e).splitlines()[0]})") from e
+    if missing := sorted(loaded["missing_keys"]):
+        raise SourceError(f"{source}: expected weights of {missing[0]}, found none ({len(missing)} are missing)")
     add_sensor_token(model, tokenizer)
     image = _image_plan(kind, config, side)
     backbone_side = Side(image, token_plan(kind, tokenizer, _frame_tokens(config, image)), _template(source, tokenizer))
@@ -53,10 +56,15 @@ def family_of(model_type: str) -> Family:
 
 
 def add_sensor_token(model: Any, tokenizer: Any) -> None:
+    """New rows are zero: the embedding is written over, and the head must not differ from one opening to the next."""
     tokenizer.add_special_tokens({"additional_special_tokens": [SENSOR]}, replace_extra_special_tokens=False)
     rows = model.get_input_embeddings().weight.shape[0]
-    if tokenizer.convert_tokens_to_ids(SENSOR) >= rows:
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    if tokenizer.convert_tokens_to_ids(SENSOR) < rows:
+        return
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    with torch.no_grad():
+        for module in (model.get_input_embeddings(), model.get_output_embeddings()):
+            module.weight[rows:] = 0.0
 
 
 def token_plan(kind: Family, tokenizer: Any, per_frame: int) -> TokenPlan:

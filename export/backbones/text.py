@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from handrail.export.backbones.base import Backbone, Seen, Side
 from handrail.export.backbones.opening import add_sensor_token
-from handrail.runtime.preprocess import ImagePlan, TokenPlan
-from handrail.runtime.preprocess.prompt import SENSOR
+from handrail.runtime.preprocess import ImagePlan
+from handrail.runtime.preprocess.prompt import SENSOR, TokenPlan
 from handrail.streams.errors import SourceError
 
 
@@ -37,10 +37,11 @@ class TextOnly(Backbone):
 def open_text(folder: str, dtype: torch.dtype = torch.float32) -> TextOnly:
     """From a local directory in the format of transformers, or with one GGUF file (its weights are unpacked)."""
     gguf = sorted(Path(folder).glob("*.gguf"))
-    packed = {"gguf_file": gguf[0].name} if gguf else {}
+    packed: dict[str, Any] = {"gguf_file": gguf[0].name} if gguf else {}
+    safe = {} if gguf else {"use_safetensors": True}
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, **packed)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", **packed).eval()
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", **packed, **safe)
     except (OSError, ValueError) as e:
         raise SourceError(f"{folder}: no language model there ({str(e).splitlines()[0]})") from e
     add_sensor_token(model, tokenizer)

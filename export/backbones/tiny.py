@@ -24,8 +24,8 @@ from transformers import (
 
 from handrail.export.backbones.base import Backbone, Side
 from handrail.export.backbones.families import FAMILIES, Family
-from handrail.runtime.preprocess import ImagePlan, TokenPlan
-from handrail.runtime.preprocess.prompt import SENSOR
+from handrail.runtime.preprocess import ImagePlan
+from handrail.runtime.preprocess.prompt import SENSOR, TokenPlan
 
 D_MODEL, LAYERS, VOCABULARY = 64, 4, 320
 _TEXT = {

@@ -33,6 +33,7 @@ from handrail.export.model.fusion import TOKENS_OUT
 from handrail.runtime.bundle import About, BundleWriter, Source
 from handrail.runtime.grid import Statistics
 from handrail.runtime.providers import Provider
+from handrail.streams.errors import ConfigError
 
 ROWS = 8192  # of the embedding table at a time
 
@@ -54,6 +55,8 @@ def write_bundle(
     step: Callable[[str], None] = lambda name: None,
 ) -> None:
     """Whole or not at all. Raises BundleError, OutputError."""
+    if provider == "tensorrt" and quant != "none":
+        raise ConfigError(f"--quant {quant}: its operators are ONNX Runtime's own, which TensorRT doesn't take")
     with BundleWriter(target, replace=replace) as bundle:
         found = write_graphs(parts, bundle.folder, quant, provider, step)
         stage: Any = 0 if parts.model.fusion is None else parts.model.fusion.stage

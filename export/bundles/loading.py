@@ -26,7 +26,7 @@ from handrail.export.training.resume import backbone_id
 from handrail.export.weights.registry import registry
 from handrail.runtime.bundle import Source
 from handrail.runtime.grid import STREAMS, Statistics
-from handrail.streams.errors import CheckpointError
+from handrail.streams.errors import CheckpointError, InputError, SourceError
 
 
 def load_trained(folder: Path, imu_encoder: Path | None, *, backbone: str | None = None) -> Parts:
@@ -36,8 +36,10 @@ def load_trained(folder: Path, imu_encoder: Path | None, *, backbone: str | None
     checkpoint = read_checkpoint(where)
     header = checkpoint.header
     name = backbone or header.backbone.source
-    opened = backbone_from(name, seed=int(header.settings.get("seed", 0)))
-    found = backbone_id(opened, name)
+    opened = backbone_from(
+        name, seed=int(header.settings.get("seed", 0)), revision=header.backbone.revision, side=header.backbone.side
+    )
+    found = backbone_id(opened, name, header.backbone.revision)
     same_or_refuse(where, "family of the backbone", header.backbone.family, found.family)
     same_or_refuse(where, "configuration of the backbone", header.backbone.config_sha256[:12], found.config_sha256[:12])
     opened.lora(int(header.settings["lora_r"]), int(header.settings["lora_alpha"]))
@@ -49,10 +51,10 @@ def load_trained(folder: Path, imu_encoder: Path | None, *, backbone: str | None
             parameter.copy_(checkpoint.weights[key])
     try:
         statistics = Statistics.from_json(checkpoint.statistics)
-    except ValueError as e:
+    except InputError as e:
         raise CheckpointError(f"{where}: statistics that don't fit the streams: {e}") from e
     return Parts(
-        model, _primus(imu_encoder, header, where), statistics, Source(name=found.source),
+        model, _primus(imu_encoder, header, where), statistics, Source(name=found.source, revision=found.revision),
         registry()[name].licence if name in registry() else "as its source says", _provenance(where, header),
     )  # fmt: skip
 
@@ -74,8 +76,11 @@ def _primus(path: Path | None, header: Header, where: Path) -> Primus | None:
     """The one it was trained with; none where it was trained without the IMU stream."""
     sha256 = None
     if path is not None:
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        try:
+            with path.open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as e:
+            raise SourceError(f"--imu-encoder {path}: can't be read ({e.strerror})") from e
     same_or_refuse(where, "--imu-encoder", header.imu_encoder_sha256 or "none", sha256 or "none")
     return None if path is None else load_primus(path)
 

@@ -1,7 +1,8 @@
-"""Weights in 8 or 4 bits, activations as they were: for the decoder, whose time is the reading of its weights.
+"""Weights in 8 or 4 bits for the decoder, whose time is the reading of its weights.
 
-MatMulNBits of ONNX Runtime, blocks of 32 with a scale and a zero point each. Measured on SmolLM2-135M: 8 bits keep
-perplexity (24.48 to 24.56), 4 cost (30.8); dynamic int8 costs most (38.7) and isn't offered.
+MatMulNBits of ONNX Runtime, blocks of 32 with a scale and a zero point each; products are of 8-bit integers. Measured
+on SmolLM2-135M: 8 bits keep perplexity (24.48 to 24.56), 4 cost (30.8); dynamic int8 costs most (38.7) and isn't
+offered.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from handrail.export.graphs.sensors import (
 from handrail.export.model.fused import FusedModel
 from handrail.export.model.fusion import Fusion
 from handrail.export.model.primus import Primus
-from handrail.export.parity.compare import Graphs, Report, check
+from handrail.export.parity.compare import Graphs, Report, check, random_batch
 
 STAGES = (1, 2)
 DECODERS = {"fused": "decoder.onnx", "plain": "decoder-plain.onnx"}
@@ -57,12 +57,17 @@ def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> 
 def check_parts(parts: Parts, step: Callable[[str], None] = lambda name: None) -> Iterator[Report]:
     """A trained model's own graphs, both variants of the decoder; its adapters are merged."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder, batch = Path(name), random_batch(parts.model, 0)
+        with torch.no_grad():
+            before = parts.model(batch)
         write_graphs(parts, folder, "none", "cpu", step)
+        with torch.no_grad():
+            merged = float((parts.model(batch) - before).abs().max())
         write_decoder(parts.model.backbone, folder / DECODERS["plain"], "none", "tensorrt")
         for variant, decoder in DECODERS.items():
             report = check(parts.model, folder, decoder=decoder)
             report.variant = variant
+            report.max_abs_diff["adapters merged"] = merged
             yield report
 
 

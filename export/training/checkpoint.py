@@ -43,6 +43,8 @@ class BackboneId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     family: str
     source: str
+    revision: str | None  # of a hub id
+    side: int  # of frames, pixels
     config_sha256: str
 
     def __str__(self) -> str:

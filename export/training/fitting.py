@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -92,13 +92,15 @@ def fit(job: Job, hooks: Hooks) -> Fitted:
     encoder = _imu_encoder(job.imu_encoder, hooks)
     material = Material(cache, backbone.side.image, encoder, job.settings.mode, job.settings.window_s)
     identity = Identity(
-        backbone_id(backbone, job.backbone), data_hash(examples),
+        backbone_id(backbone, job.backbone, job.revision), data_hash(examples),
         None if encoder is None else encoder.sha256, statistics_of(examples, material, hooks),
     )  # fmt: skip
     trainer = new_trainer(backbone, job.settings, PlainEngine() if job.device == "cpu" else AcceleratedEngine())
     if before is not None:
         where, checkpoint = before
         (go_on if job.resume is not None else start_from)(trainer, checkpoint, identity, where)
+        # Those it was trained with, to the last bit; what was computed anew has only shown that they fit.
+        identity = replace(identity, statistics=Statistics.from_json(checkpoint.statistics))
     feed = Batches(examples, material, backbone, identity.statistics, job.settings)
     outcome = train(
         trainer, feed, identity, job.out, save_every=job.save_every, keep=job.keep, watch=hooks.on_step
@@ -148,11 +150,11 @@ def _check_job(job: Job) -> None:
         raise ConfigError("--stage 2: starts from a checkpoint of stage 1; name it with --from")
     if job.start is not None and (job.settings.stage == 1 or job.resume is not None):
         raise ConfigError("--from: only a new stage 2 starts from another training's checkpoint")
-    remove_leftovers(job.out)
     if job.resume is None and (there := [path for _, path in checkpoints(job.out)]):
         raise ConfigError(
             f"--out {job.out}: holds checkpoints ({there[-1].name}); add --resume, or choose another folder"
         )
+    remove_leftovers(job.out)
 
 
 def _read(path: Path | None) -> tuple[Path, Checkpoint] | None:

@@ -25,8 +25,9 @@ from handrail.runtime import grid as grid_package
 from handrail.runtime.grid import STREAMS, Grid, grids
 from handrail.runtime.grid.imu import Encoder
 from handrail.runtime.preprocess import ImagePlan
+from handrail.runtime.preprocess import resize as resize_module
 from handrail.runtime.preprocess.resize import resize
-from handrail.streams import world
+from handrail.streams import mps, world
 from handrail.streams.errors import SourceError
 from handrail.streams.mps import find_mps
 
@@ -84,7 +85,8 @@ class Material:
 
     def _clip_key(self, stretch: Stretch) -> str:
         size = (self.plan.height, self.plan.width, self.plan.filter)
-        return key_of("clip", stretch, _recorded(stretch.uri), size, _code(sampling), _code(clip_module))
+        code = map(_code, (sampling, clip_module, resize_module, mps))
+        return key_of("clip", stretch, _recorded(stretch.uri), size, *code)
 
 
 def kept_duration(cache: ArrayCache, uri: str) -> float | None:

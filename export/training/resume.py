@@ -33,7 +33,7 @@ from handrail.export.training.trainer import Trainer
 from handrail.runtime.grid import STREAMS, Statistics
 from handrail.streams.errors import CheckpointError
 
-_CLOSE = 1e-4  # relative: statistics of the same data, computed by another release of numpy
+_CLOSE = 1e-4  # relative to the spread: statistics of the same data, computed by another release of numpy
 _VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "_attn_implementation")
 
 
@@ -47,12 +47,12 @@ class Identity:
     statistics: Statistics
 
 
-def backbone_id(backbone: Backbone, source: str) -> BackboneId:
-    """``source`` as it was opened: a hub id or a folder."""
+def backbone_id(backbone: Backbone, source: str, revision: str | None) -> BackboneId:
+    """``source`` and ``revision`` as it was opened: a hub id or a folder."""
     side = backbone.side
     decided = [_settled(backbone.config.to_dict()), msgspec.to_builtins(side.image), msgspec.to_builtins(side.tokens)]
     text = msgspec.json.encode([*decided, side.template], order="sorted", enc_hook=str)
-    return BackboneId(backbone.family, source, hashlib.sha256(text).hexdigest())
+    return BackboneId(backbone.family, source, revision, side.image.height, hashlib.sha256(text).hexdigest())
 
 
 def _settled(config: Any) -> Any:
@@ -127,16 +127,18 @@ def _same_ground(checkpoint: Checkpoint, identity: Identity, where: Path) -> Non
     """Backbone, IMU encoder and statistics: what the weights mean anything with."""
     header = checkpoint.header
     expected, found = identity.backbone, header.backbone
-    alike = [(b.family, b.source.rstrip("/").split("/")[-1], b.config_sha256) for b in (expected, found)]
+    alike = [(b.family, b.source.rstrip("/").split("/")[-1], b.revision, b.config_sha256) for b in (expected, found)]
     if alike[0] != alike[1]:
         same_or_refuse(where, "backbone", expected, found)
     same_or_refuse(where, "IMU encoder", identity.imu_encoder_sha256 or "none", header.imu_encoder_sha256 or "none")
     stored = Statistics.from_json(checkpoint.statistics)
     for stream in STREAMS:
+        spread = stored.std[stream]
         for name in ("mean", "std"):
             ours, theirs = getattr(identity.statistics, name)[stream], getattr(stored, name)[stream]
-            if not np.allclose(ours, theirs, rtol=_CLOSE, atol=_CLOSE):
-                at = int(np.argmax(np.abs(ours - theirs)))
+            off = np.abs(ours - theirs) / (spread + np.abs(theirs))
+            if not (off < _CLOSE).all():
+                at = int(np.argmax(off))
                 same_or_refuse(where, f"statistics: {name} of {stream}[{at}]", float(ours[at]), float(theirs[at]))
 
 

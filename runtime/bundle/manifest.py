@@ -49,8 +49,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     licence: Line  # of the weights
     provenance: Annotated[tuple[Line, ...], msgspec.Meta(max_length=100)] = ()  # how it came about, line by line
     stage: Literal[0, 1, 2]  # of the fusion: none, 8 sensor tokens, 28 sensor tokens
-    quantisation: Line  # "none", "int8", "int4"
-    provider: Line  # the ONNX Runtime provider that the graphs were made for
+    quantisation: Line  # of the decoder's weights: "none", "w8", "w4"
+    provider: Line  # that the graphs were made for: "cpu", "cuda", "tensorrt"
     decoder: Section = {}
     vision: Section = {}
     tokens: Section = {}

@@ -38,6 +38,8 @@ class Prompter:
         if self._tokenizer.token_to_id(SENSOR) != plan.sensor:
             raise ConfigError(f"the tokenizer has no {SENSOR} with id {plan.sensor}: it belongs to another bundle")
         self._plan = plan
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        self._marks = sorted({plan.placeholder, *(t.content for t in added if t.content.strip())} - {""}, key=len)[::-1]
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _refuse
         try:
@@ -73,9 +75,12 @@ class Prompter:
         return text
 
     def _plain(self, question: str) -> str:
-        """A question can't hold a place for a frame or a sensor: it is data."""
-        for mark in (SENSOR, self._plan.placeholder):
-            question = question.replace(mark, " ")
+        """A question can't hold a place for a frame or a sensor, nor end a turn: it is data."""
+        before = ""
+        while before != question:  # what is left of one mark must not make another
+            before = question
+            for mark in self._marks:
+                question = question.replace(mark, " ")
         return question
 
 

@@ -30,7 +30,8 @@ from handrail.export.training.loop import train
 from handrail.export.training.resume import Identity, data_hash, go_on, seed_generators
 from handrail.export.training.trainer import Settings, Trainer, answer_nll
 from handrail.runtime.grid import BINS, STREAMS, Grid, Statistics
-from handrail.runtime.preprocess import ImagePlan, TokenPlan
+from handrail.runtime.preprocess import ImagePlan
+from handrail.runtime.preprocess.prompt import TokenPlan
 
 D, LAYERS, HEADS, WIDTH = 32, 2, 2, 16
 IMAGE, SENSOR, END = 256, 257, 258
@@ -163,7 +164,7 @@ SMALL = Settings(stage=1, steps=10, batch=2, at_once=2, lr_lora=1e-2, lr_fusion=
 
 def identity(examples: list[Example] | None = None, **changed: Any) -> Identity:
     same = {
-        "backbone": BackboneId("stand-in", "tiny", "0" * 64), "data_sha256": data_hash(examples or EXAMPLES),
+        "backbone": BackboneId("stand-in", "tiny", None, 8, "0" * 64), "data_sha256": data_hash(examples or EXAMPLES),
         "imu_encoder_sha256": None, "statistics": UNIT,
     }  # fmt: skip
     return Identity(**{**same, **changed})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="the export room needs torch")
 pytest.importorskip("transformers", reason="the export room needs transformers")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
+
 from handrail.export.backbones import tiny  # noqa: E402
 from handrail.export.backbones.base import Backbone, KeyValues  # noqa: E402
 from handrail.export.backbones.families import FAMILIES  # noqa: E402
+from handrail.export.backbones.opening import open_backbone  # noqa: E402
 from handrail.export.model.fused import Batch, FusedModel  # noqa: E402
+from handrail.streams.errors import InputError, SourceError  # noqa: E402
 
 
 def batch_of(backbone: Backbone, questions: list[str], frames: int = 3, seed: int = 0) -> Batch:
@@ -91,6 +96,38 @@ def test_a_prompt_read_in_two_pieces_is_as_one_read_at_once(family: str) -> None
             deep = None if deepstack is None else deepstack[:, :, piece]
             last = backbone.hidden(embeds[:, piece], part, deep, cache)
     assert torch.allclose(last, whole[:, cut:], atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_backbone_saved_in_a_folder_opens_as_it_was_and_a_gap_in_its_weights_is_refused(
+    family: str, tmp_path: Path
+) -> None:
+    made = tiny.build(family)
+    made.model.save_pretrained(tmp_path)
+    made.tokenizer.chat_template = made.side.template
+    made.tokenizer.save_pretrained(tmp_path)
+    opened = open_backbone(str(tmp_path), side=made.side.image.height)
+    assert opened.side.image == made.side.image
+    assert (opened.image_id, opened.sensor_id) == (made.image_id, made.sensor_id)
+    batch = batch_of(made, ["Stairs?"])
+    with torch.no_grad():
+        assert torch.equal(FusedModel(opened, None)(batch), FusedModel(made, None)(batch))
+    weights = load_file(tmp_path / "model.safetensors")
+    gone = sorted(n for n in weights if "q_proj" in n)[0]
+    save_file({n: w for n, w in weights.items() if n != gone}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(SourceError, match=r"expected weights of .*q_proj"):
+        open_backbone(str(tmp_path), side=made.side.image.height)
+
+
+@pytest.mark.parametrize(
+    ("said", "found"), [("no backbone there", None), ("expected one of", '{"model_type": "bert"}')]
+)
+def test_a_folder_without_one_of_our_backbones_is_refused(said: str, found: str | None, tmp_path: Path) -> None:
+    if found is not None:
+        (tmp_path / "config.json").write_text(found)
+        tiny.build("smolvlm2").tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=said):
+        open_backbone(str(tmp_path))
 
 
 def test_the_adapters_change_nothing_at_first_train_alone_and_merge_into_the_weights() -> None:

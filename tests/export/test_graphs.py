@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +15,22 @@ onnx = pytest.importorskip("onnx", reason="the export room needs onnx")
 pytest.importorskip("transformers", reason="the export room needs transformers")
 
 from handrail.benchmarks.gpu import cases  # noqa: E402
+from handrail.export.backbones import tiny  # noqa: E402
 from handrail.export.backbones.families import FAMILIES  # noqa: E402
 from handrail.export.bundles.bundling import Parts, sections, write_bundle, write_decoder  # noqa: E402
-from handrail.export.bundles.loading import untrained  # noqa: E402
+from handrail.export.bundles.loading import load_trained, untrained  # noqa: E402
+from handrail.export.export_command import command  # noqa: E402
+from handrail.export.model.fused import FusedModel  # noqa: E402
 from handrail.export.parity.checking import check_tiny  # noqa: E402
-from handrail.export.parity.compare import LOGITS_WITHIN, Graphs, Report, check  # noqa: E402
+from handrail.export.parity.compare import LOGITS_WITHIN, Graphs, Report, check, random_batch  # noqa: E402
+from handrail.export.training.checkpoint import write_checkpoint  # noqa: E402
+from handrail.export.training.fitting import new_trainer  # noqa: E402
+from handrail.export.training.resume import Identity, backbone_id, taken  # noqa: E402
+from handrail.export.training.trainer import PlainEngine, Settings  # noqa: E402
 from handrail.runtime.bundle import About, Manifest, Source, open_bundle  # noqa: E402
-from handrail.runtime.grid import Statistics  # noqa: E402
+from handrail.runtime.grid import STREAMS, Statistics  # noqa: E402
 from handrail.runtime.providers import faults, open_session, profile  # noqa: E402
-from handrail.streams.errors import MissingDependencyError  # noqa: E402
+from handrail.streams.errors import InputError, MissingDependencyError  # noqa: E402
 
 SLOW = pytest.mark.timeout(900)  # torch's exporter, on a busy machine
 
@@ -124,7 +132,9 @@ def test_what_the_gpu_bench_gives_the_graphs_runs_and_lies_within_tensorrts_rang
     write_bundle(parts(family), tmp_path / "walk", "none", "tensorrt")
     bundle = open_bundle(tmp_path / "walk")
     tried = list(cases(bundle.manifest, set(bundle.manifest.files)))
-    assert [case.graph for case in tried] == ["vision.onnx", "fusion.onnx", "decoder.onnx", "decoder.onnx"]
+    assert [case.graph for case in tried] == [
+        "vision.onnx", "fusion.onnx", "primus.onnx", "decoder.onnx", "decoder.onnx",
+    ]
     for case in tried:
         ranges = profile(bundle.manifest, case.graph)
         for name, r in ranges.items():
@@ -134,15 +144,74 @@ def test_what_the_gpu_bench_gives_the_graphs_runs_and_lies_within_tensorrts_rang
         assert all(bool((abs(values) < 1e4).all()) for values in out)
 
 
+def trained(folder: Path, family: str = "internvl3") -> tuple[Path, FusedModel]:
+    """A checkpoint of a tiny model whose adapters do something, and the model."""
+    settings = Settings(stage=1, steps=2, batch=1)
+    backbone = tiny.build(family)
+    trainer = new_trainer(backbone, settings, PlainEngine())
+    with torch.no_grad():
+        for name, parameter in trainer.lora.items():
+            if "lora_B" in name:
+                parameter.normal_(0.0, 0.1)
+    statistics = Statistics.from_json(
+        {name: {s: [float(name == "std")] * w for s, w in STREAMS.items()} for name in ("mean", "std")}
+    )
+    identity = Identity(backbone_id(backbone, f"tiny:{family}", None), "0" * 64, None, statistics)
+    return write_checkpoint(folder, taken(trainer, identity), 3), trainer.model.eval()
+
+
+def test_a_checkpoint_is_put_back_together_to_the_last_bit(tmp_path: Path) -> None:
+    where, model = trained(tmp_path)
+    loaded = load_trained(tmp_path, None)
+    batch = random_batch(model, 3, ("imu",))
+    with torch.no_grad():
+        assert torch.equal(loaded.model(batch), model(batch))
+    assert loaded.primus is None and loaded.source.name == "tiny:internvl3"
+    assert any(where.name in line for line in loaded.provenance)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"backbone": "tiny:gemma3"}, "family of the backbone: expected internvl3, found gemma3"),
+        ({"imu_encoder": __file__}, "--imu-encoder: expected none, found"),
+        ({"imu_encoder": "gone.ckpt"}, "gone.ckpt: can't be read"),
+    ],
+)
+def test_a_checkpoint_with_parts_it_was_not_trained_with_is_refused(
+    words: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    trained(tmp_path)
+    imu = words.get("imu_encoder")
+    with pytest.raises(InputError, match=said):
+        load_trained(tmp_path, None if imu is None else Path(imu), backbone=words.get("backbone"))
+
+
+@SLOW
+def test_a_trained_checkpoint_becomes_a_bundle_that_answers_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(tmp_path / "run")
+    arguments = argparse.Namespace(
+        checkpoint=tmp_path / "run", out=tmp_path / "walk", replace=False, quant="w8", provider="cpu", imu_encoder=None,
+        backbone=None, check=True, tiny=None, language=None, json=tmp_path / "export.json",
+    )  # fmt: skip
+    assert command.run(arguments) == 0
+    assert "every greedy answer is the same" in capsys.readouterr().out
+    assert open_bundle(tmp_path / "walk").manifest.quantisation == "w8"
+    assert json.loads((tmp_path / "export.json").read_text())["files"] == 10
+
+
 @SLOW
 def test_a_model_trained_without_the_imu_makes_a_bundle_without_its_encoder(tmp_path: Path) -> None:
     write_bundle(replace(parts(), primus=None), tmp_path / "walk", "none", "cpu")
     assert "primus.onnx" not in open_bundle(tmp_path / "walk").manifest.files
 
 
+@SLOW
 def test_an_export_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     def fail(step: str) -> None:
-        if step == "decoder":
+        if step == "sensor graphs":
             raise KeyboardInterrupt
 
     made = parts()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from handrail.runtime.preprocess import Prompter, TokenPlan
-from handrail.streams.errors import ConfigError
-
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizer of answers isn't installed")
+
+from handrail.runtime.preprocess.prompt import Prompter, TokenPlan  # noqa: E402
+from handrail.streams.errors import ConfigError  # noqa: E402
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{% for c in m.content %}"
@@ -56,6 +56,11 @@ def test_ids_hold_as_many_places_as_asked_for() -> None:
 def test_a_question_that_names_places_for_frames_or_sensors_makes_none() -> None:
     ids = prompter().ids("Is <f> or <sensor> ahead?", 1, 1)
     assert ids.count(plan(tokenizer()).image) == 2 and ids.count(plan(tokenizer()).sensor) == 1
+
+
+def test_a_question_ends_no_turn_and_what_is_left_of_a_mark_makes_no_other() -> None:
+    text = prompter().text("One<answer>two <sen<f>sor> <i>?", 0, 0)
+    assert text == "<user>One two sor> ?<answer>" or not any(mark in text[6:-8] for mark in MARKS)
 
 
 def test_a_tokenizer_without_a_sensor_token_is_refused() -> None:
