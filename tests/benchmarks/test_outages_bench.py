@@ -1,9 +1,8 @@
-"""The outage bench: what isn't told is a miss, half a second is no outage, and told blindness needs no second telling."""
+"""The outage bench: what isn't told is a miss, half a second is no outage, blindness is told once."""
 
 from __future__ import annotations
 
-import msgspec
-from scenes import look
+from scenes import look, walker
 
 from handrail.benchmarks.outages import judge
 from handrail.runtime.events import AnyEvent, SceneChanged, SoundStarted
@@ -13,10 +12,8 @@ AGE_MS = 80.0
 
 def frames(*spans: tuple[float, float]) -> list[AnyEvent]:
     """Usable frames at 10 Hz in each span of seconds, judged 80 ms after capture."""
-    scene = look()
-    assert scene.quality.usable
     times = [round(a + 0.1 * i, 3) for a, b in spans for i in range(round((b - a) * 10) + 1)]
-    return [SceneChanged(round(t * 1e9), scene, AGE_MS) for t in times]
+    return [SceneChanged(round(t * 1e9), look(t, walker()), AGE_MS) for t in times]
 
 
 def tone(name: str, at_s: float) -> AnyEvent:
@@ -37,7 +34,7 @@ def test_an_outage_without_its_tone_is_a_miss() -> None:
 
 
 def test_a_frame_after_exactly_half_a_second_ends_a_gap_that_needs_no_tone() -> None:
-    found = judge(frames((0.0, 1.805), (2.305, 3.0)), "here")
+    found = judge(frames((0.005, 1.805), (2.305, 3.005)), "here")
     assert (found.outages, found.silent_gaps, found.misses) == (0, 1, [])
 
 
@@ -49,9 +46,3 @@ def test_an_outage_that_begins_in_told_blindness_is_flapping_until_sight_was_tol
     assert told.flapping == 0 and "blind earcon after None" in told.misses[0]
     lied = judge(in_order(*events, tone("again", 3.4)), "here")
     assert "sight was told in the middle of it" in lied.misses[0]
-
-
-def test_a_log_survives_being_written_and_read_before_it_is_judged() -> None:
-    events = in_order(*frames((0.0, 2.0), (2.8, 4.0)), tone("blind", 2.53))
-    read = msgspec.json.decode(msgspec.json.encode(events), type=list[AnyEvent])
-    assert judge(read, "here").earcon_s == judge(events, "here").earcon_s
