@@ -4,8 +4,9 @@
     "I can't see."   begins within 1.5 s of the last good frame's capture
     guidance back    a scene, and with it warnings, within 1 s of the next good frame's capture
 
-An outage is no frames, black frames, saturated ones or frozen ones, of one camera or both. Everything is read off the
-event log; nothing is asked of the state machine.
+An outage is no frames, black frames, saturated ones or frozen ones, of one camera or both. One that begins while the
+wearer has been told of blindness and not yet of sight is flapping, which is announced once: then blindness is what must
+still be told at its end. Everything is read off the event log; nothing is asked of the state machine.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Job:
 class Found:
     outages: int = 0  # gaps in judged frames that the wearer must hear of
     silent_gaps: int = 0  # shorter ones
+    flapping: int = 0  # of the outages: they began before sight was told
     earcon_s: list[float] = field(default_factory=list)  # after the last good frame was judged
     words_s: list[float] = field(default_factory=list)  # after the last good frame's capture
     back_s: list[float] = field(default_factory=list)  # scene after the next good frame's capture
@@ -78,8 +80,9 @@ def judge(events: list[AnyEvent], where: str) -> Found:
             if isinstance(e, SceneChanged) and e.scene.quality.usable]  # fmt: skip
     earcons = [e.audible_ns / 1e9 for e in events if isinstance(e, SoundStarted) and e.sound == "earcon.blind"]
     words = _heard(events, Notice.CANT_SEE)
+    again = [e.audible_ns / 1e9 for e in events if isinstance(e, SoundStarted) and e.sound == "earcon.again"]
     for (judged, captured), (judged_next, captured_next) in itertools.pairwise(good):
-        gap = judged_next - judged
+        gap = round(judged_next - judged, 6)  # half a second is half a second, whatever floats make of it
         here = f"{where}: frames stop at {judged:.2f} s for {gap:.2f} s"
         first = next((t - judged for t in earcons if judged < t <= judged_next + LATENESS_S), None)
         if gap <= EARCON_S:
@@ -89,6 +92,11 @@ def judge(events: list[AnyEvent], where: str) -> Found:
             continue
         found.outages += 1
         found.back_s.append(judged_next - captured_next)
+        if _last(earcons, judged) > _last(again, judged + LATENESS_S):
+            found.flapping += 1
+            if _last(again, judged_next) > judged:
+                found.misses.append(f"{here}: sight was told in the middle of it")
+            continue
         if first is None or abs(first - EARCON_S) > LATENESS_S:
             found.misses.append(f"{here}: blind earcon after {first} s")
         else:
@@ -102,6 +110,10 @@ def judge(events: list[AnyEvent], where: str) -> Found:
         if judged_next - captured_next > BACK_S:
             found.misses.append(f"{here}: guidance back after {judged_next - captured_next:.2f} s")
     return found
+
+
+def _last(times: list[float], until: float) -> float:
+    return max((t for t in times if t <= until), default=-1.0)
 
 
 def _heard(events: list[AnyEvent], notice: Notice) -> list[float]:
@@ -126,6 +138,7 @@ def run_outages(count: int, seed: int = 0, processes: int | None = None) -> Foun
         for found in run_jobs(run_job, jobs, "outages", processes):
             total.outages += found.outages
             total.silent_gaps += found.silent_gaps
+            total.flapping += found.flapping
             for name in ("earcon_s", "words_s", "back_s", "misses"):
                 getattr(total, name).extend(getattr(found, name))
     return total
@@ -134,13 +147,14 @@ def run_outages(count: int, seed: int = 0, processes: int | None = None) -> Foun
 def run(args: argparse.Namespace) -> Outcome:
     found = run_outages(args.count, args.seed)
     figures: dict[str, Any] = {
-        "outages": found.outages, "silent_gaps": found.silent_gaps, "misses": found.misses,
+        "outages": found.outages, "silent_gaps": found.silent_gaps, "flapping": found.flapping, "misses": found.misses,
         "earcon_after_judged_s": spread(found.earcon_s), "words_after_capture_s": spread(found.words_s),
         "back_after_capture_s": spread(found.back_s),
     }  # fmt: skip
     line = (
-        f"{found.outages} outages, {len(found.misses)} misses; median and longest: blind earcon {_at(found.earcon_s)}, "
-        f"words {_at(found.words_s)}, guidance back {_at(found.back_s)}"
+        f"{found.outages} outages ({found.flapping} while still told blind), {len(found.misses)} misses; "
+        f"median and longest: blind earcon {_at(found.earcon_s)}, words {_at(found.words_s)}, "
+        f"guidance back {_at(found.back_s)}"
     )
     return Outcome(figures, not found.misses, line)
 
