@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from handrail.benchmarks.command import Outcome, from_1
 from handrail.runtime.bundle import Bundle, Manifest, open_bundle
 from handrail.runtime.grid import BINS, STREAMS
+from handrail.runtime.grid.imu import AXES, LENGTH
 from handrail.runtime.preprocess import mask
 from handrail.runtime.providers import Provider, open_session, tensorrt_options
 from handrail.runtime.terminal import print_table, say
@@ -101,7 +102,7 @@ def cases(manifest: Manifest, files: set[str], seed: int = 0) -> Iterator[Case]:
             sensors |= {stream: noise(1, BINS, width), f"{stream}_valid": np.ones((1, BINS), np.bool_)}
         yield Case("sensors", "fusion.onnx", sensors)
     if "primus.onnx" in files:
-        yield Case("two IMU windows", "primus.onnx", {"windows": noise(2, 6, 250)})
+        yield Case("two IMU windows", "primus.onnx", {"windows": noise(2, AXES, LENGTH)})
     yield Case(f"prefill of {PROMPT}", "decoder.onnx", _decoder(manifest.decoder, PROMPT, 0, noise))
     yield Case(f"a token after {PROMPT}", "decoder.onnx", _decoder(manifest.decoder, 1, PROMPT, noise))
 

@@ -4,7 +4,8 @@
 #   benchmarks/gpu_check.sh [BUNDLE] [JSON]     BUNDLE: exported with --provider tensorrt; without one, a small random
 #                                               model is exported first (needs torch). JSON: gpu.json
 #
-# Exit codes: 0 graphs agree with the CPU, 1 one doesn't, 3 there is no GPU or something isn't installed.
+# Exit codes: 0 graphs agree with the CPU, 1 one doesn't, 3 there is no GPU or something isn't installed, 124 it took
+# longer than 8 minutes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,5 +24,5 @@ if [[ -z $bundle ]]; then
   trap 'rm -rf "$(dirname "$bundle")"' EXIT
   timeout 240 "$handrail" export tiny:qwen3-vl --out "$bundle" --provider tensorrt
 fi
-timeout 240 "$handrail" bench gpu "$bundle" --json "$json"
+timeout 230 "$handrail" bench gpu "$bundle" --json "$json"
 echo "gpu_check: figures in $json"

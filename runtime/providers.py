@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from handrail.runtime.bundle import Manifest
+from handrail.runtime.grid.imu import AXES, LENGTH
 from handrail.streams.errors import ConfigError, MissingDependencyError
 
 Provider = Literal["cpu", "cuda", "tensorrt"]
@@ -43,7 +44,7 @@ def profile(manifest: Manifest, graph: str) -> dict[str, Range]:
             pixels = tuple(manifest.vision["pixels"])
             return {"pixels": Range((1, *pixels), (1, *pixels), (MOST_FRAMES, *pixels))}
         case "primus.onnx":
-            return {"windows": Range((1, 6, 250), (2, 6, 250), (MOST_WINDOWS, 6, 250))}
+            return {"windows": Range(*((n, AXES, LENGTH) for n in (1, 2, MOST_WINDOWS)))}
         case "fusion.onnx":
             return {}
         case "decoder.onnx":
@@ -121,7 +122,10 @@ def open_session(graph: Path, provider: Provider, options: Mapping[str, str] | N
     name = NAMES[provider]
     if name not in ort.get_available_providers():
         there = ", ".join(ort.get_available_providers())
-        raise MissingDependencyError(f"{provider} was asked for, and the onnxruntime installed here has {there}")
+        raise MissingDependencyError(
+            f"{provider} was asked for, and the onnxruntime installed here has {there}: on a machine with a GPU, "
+            f"pip uninstall onnxruntime, then pip install 'handrail[{provider}]'"
+        )
     try:
         session = ort.InferenceSession(str(graph), settings, providers=[(name, dict(options or {}))])
     except Exception as e:  # native errors come as several types

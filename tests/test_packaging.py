@@ -68,7 +68,7 @@ IMPORTED_AS = {
     "opencv-python-headless": "cv2", "espeakng-loader": "espeakng_loader", "projectaria-tools": "projectaria_tools",
     "onnx-ir": "onnx_ir",
 }
-ONLY_RUN = {"projectaria-client-sdk", "termcolor", "gguf"}
+ONLY_RUN = {"projectaria-client-sdk", "termcolor", "gguf", "onnxruntime-gpu", "tensorrt-cu13"}
 LATER = {"torch", "transformers", "peft", "accelerate", "safetensors", "onnx", "onnx_ir", "onnxruntime", "tokenizers"}
 
 

@@ -20,14 +20,7 @@ from handrail.export.backbones.base import Backbone
 from handrail.export.graphs.decoder import DecoderGraph, decoder_inputs, mask_names
 from handrail.export.graphs.onnx_file import fused, save, to_graph
 from handrail.export.graphs.quantise import Quant, quantise
-from handrail.export.graphs.sensors import (
-    FusionGraph,
-    VisionGraph,
-    fusion_inputs,
-    primus_inputs,
-    vision_inputs,
-    vision_outputs,
-)
+from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
 from handrail.export.model.fused import FusedModel
 from handrail.export.model.fusion import TOKENS_OUT
 from handrail.runtime.bundle import About, BundleWriter, Source
@@ -75,14 +68,12 @@ def write_graphs(
     model, backbone = parts.model, parts.model.backbone
     backbone.merge_lora()
     step("vision graph")
-    save(to_graph(VisionGraph(backbone), vision_inputs(backbone.side.image), vision_outputs(backbone)),
-         folder / "vision.onnx")  # fmt: skip
+    write_vision(backbone, folder)
     step("sensor graphs")
     if parts.primus is not None:
-        save(to_graph(parts.primus, primus_inputs(), ["features"]), folder / "primus.onnx")
+        write_primus(parts.primus, folder)
     if model.fusion is not None:
-        graph = to_graph(FusionGraph(model.fusion), fusion_inputs(backbone.d_model), ["tokens", "gates"])
-        save(graph, folder / "fusion.onnx")
+        write_fusion(model.fusion, backbone.d_model, folder)
     step("embeddings")
     write_embeddings(backbone, folder / "embeddings.npy")
     step("decoder")

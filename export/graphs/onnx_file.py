@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers.exporters.onnxruntime_fusions import fuse_for_onnxruntime
 
-OPSET = 20  # what TensorRT's parser and ONNX Runtime both take
+from handrail.runtime.providers import OPSET
 
 
 @dataclass(frozen=True, slots=True)

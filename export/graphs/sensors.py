@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 
 from handrail.export.backbones.base import Backbone
-from handrail.export.graphs.onnx_file import Input
+from handrail.export.graphs.onnx_file import Input, save, to_graph
 from handrail.export.model.fusion import Fusion
 from handrail.runtime.grid import BINS, STREAMS
+from handrail.runtime.grid.imu import AXES, LENGTH
 from handrail.runtime.preprocess import ImagePlan
 
 
@@ -39,12 +42,22 @@ class FusionGraph(nn.Module):
         return out.tokens, out.gates
 
 
+def write_vision(backbone: Backbone, folder: Path) -> None:
+    outputs = ["features", "deepstack"] if backbone.deepstack_layers else ["features"]
+    save(to_graph(VisionGraph(backbone), vision_inputs(backbone.side.image), outputs), folder / "vision.onnx")
+
+
+def write_fusion(fusion: Fusion, d_model: int, folder: Path) -> None:
+    save(to_graph(FusionGraph(fusion), fusion_inputs(d_model), ["tokens", "gates"]), folder / "fusion.onnx")
+
+
+def write_primus(primus: nn.Module, folder: Path) -> None:
+    windows = Input("windows", torch.randn(2, AXES, LENGTH), (0,))
+    save(to_graph(primus, [windows], ["features"]), folder / "primus.onnx")
+
+
 def vision_inputs(plan: ImagePlan) -> list[Input]:
     return [Input("pixels", torch.zeros(2, *plan.shape), (0,))]
-
-
-def vision_outputs(backbone: Backbone) -> list[str]:
-    return ["features", "deepstack"] if backbone.deepstack_layers else ["features"]
 
 
 def fusion_inputs(d_model: int) -> list[Input]:
@@ -53,7 +66,3 @@ def fusion_inputs(d_model: int) -> list[Input]:
         inputs.append(Input(stream, torch.randn(1, BINS, width)))
         inputs.append(Input(f"{stream}_valid", torch.ones(1, BINS, dtype=torch.bool)))
     return inputs
-
-
-def primus_inputs() -> list[Input]:
-    return [Input("windows", torch.randn(2, 6, 250), (0,))]

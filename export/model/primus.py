@@ -19,10 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from handrail.runtime.grid.imu import AXES, LENGTH
 from handrail.streams.errors import InputError
 
 PARAMETERS = 1_376_204
-LENGTH, CHANNELS, ENCODED = 250, 32, 512
+CHANNELS, ENCODED = 32, 512
 FIRST = "backbone.0.weight"  # the name that tells a checkpoint's prefix
 
 
@@ -61,8 +62,8 @@ class Primus(nn.Module):
 
 def encode(primus: Primus, windows: NDArray[np.float32]) -> NDArray[np.float32]:
     """[W, 6, 250] -> [W, 512]: what ``runtime.grid.grids`` asks for. Raises ValueError for windows of another shape."""
-    if windows.shape[1:] != (6, LENGTH):
-        raise ValueError(f"PRIMUS: expected windows [W, 6, {LENGTH}], got {list(windows.shape)}")
+    if windows.shape[1:] != (AXES, LENGTH):
+        raise ValueError(f"PRIMUS: expected windows [W, {AXES}, {LENGTH}], got {list(windows.shape)}")
     with torch.inference_mode():
         encoded: NDArray[np.float32] = primus(torch.from_numpy(np.ascontiguousarray(windows, np.float32))).numpy()
     return encoded

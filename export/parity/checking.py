@@ -8,22 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from handrail.export.backbones import tiny
 from handrail.export.bundles.bundling import Parts, write_decoder, write_graphs
-from handrail.export.graphs.onnx_file import save, to_graph
-from handrail.export.graphs.sensors import (
-    FusionGraph,
-    VisionGraph,
-    fusion_inputs,
-    primus_inputs,
-    vision_inputs,
-    vision_outputs,
-)
+from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
 from handrail.export.model.fused import FusedModel
 from handrail.export.model.fusion import Fusion
 from handrail.export.model.primus import Primus
 from handrail.export.parity.compare import Graphs, Report, check, random_batch
+from handrail.runtime.grid.imu import AXES, LENGTH
 
 STAGES = (1, 2)
 DECODERS = {"fused": "decoder.onnx", "plain": "decoder-plain.onnx"}
@@ -38,14 +32,15 @@ def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> 
         write_decoder(backbone, folder / DECODERS["fused"], "none", "cpu")
         write_decoder(backbone, folder / DECODERS["plain"], "none", "tensorrt")
         step(f"{family}: frames and sensors")
-        save(to_graph(VisionGraph(backbone), vision_inputs(backbone.side.image), vision_outputs(backbone)),
-             folder / "vision.onnx")  # fmt: skip
-        off_primus = _check_primus(folder)
+        write_vision(backbone, folder)
+        torch.manual_seed(0)
+        primus = Primus().eval()
+        write_primus(primus, folder)
+        off_primus = _primus_off(primus, folder)
         for stage in STAGES:
             torch.manual_seed(stage)
             fusion = Fusion(backbone.d_model, stage).eval()
-            save(to_graph(FusionGraph(fusion), fusion_inputs(backbone.d_model), ["tokens", "gates"]),
-                 folder / "fusion.onnx")  # fmt: skip
+            write_fusion(fusion, backbone.d_model, folder)
             for variant, decoder in DECODERS.items():
                 step(f"{family}: stage {stage}, {variant}")
                 report = check(FusedModel(backbone, fusion), folder, seed=stage, decoder=decoder)
@@ -68,14 +63,13 @@ def check_parts(parts: Parts, step: Callable[[str], None] = lambda name: None) -
             report = check(parts.model, folder, decoder=decoder)
             report.variant = variant
             report.max_abs_diff["adapters merged"] = merged
+            if parts.primus is not None:
+                report.max_abs_diff["primus"] = _primus_off(parts.primus, folder)
             yield report
 
 
-def _check_primus(folder: Path) -> float:
-    torch.manual_seed(0)
-    primus = Primus().eval()
-    save(to_graph(primus, primus_inputs(), ["features"]), folder / "primus.onnx")
-    windows = np.random.default_rng(0).normal(size=(5, 6, 250)).astype(np.float32)
-    theirs = Graphs(folder, DECODERS["fused"]).run("primus", {"windows": windows})["features"]
+def _primus_off(primus: nn.Module, folder: Path) -> float:
+    windows = np.random.default_rng(0).normal(size=(5, AXES, LENGTH)).astype(np.float32)
+    theirs = Graphs(folder).run("primus", {"windows": windows})["features"]
     with torch.no_grad():
         return float(np.abs(theirs - primus(torch.tensor(windows)).numpy()).max())

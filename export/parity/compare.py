@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -22,6 +21,7 @@ from handrail.export.model.fusion import TOKENS_OUT
 from handrail.runtime.grid import BINS, STREAMS
 from handrail.runtime.preprocess import mask, positions
 from handrail.runtime.preprocess.positions import frame_of
+from handrail.runtime.providers import open_session
 
 Array = NDArray[Any]
 FRAMES = 8
@@ -51,13 +51,9 @@ class Graphs:
     """A bundle's graphs in ONNX Runtime, on the CPU."""
 
     def __init__(self, folder: Path, decoder: str = "decoder.onnx") -> None:
-        options = ort.SessionOptions()
-        options.log_severity_level = 3
         names = {"vision": "vision.onnx", "fusion": "fusion.onnx", "primus": "primus.onnx", "decoder": decoder}
         self.sessions = {
-            name: ort.InferenceSession(str(folder / file), options, providers=["CPUExecutionProvider"])
-            for name, file in names.items()
-            if (folder / file).exists()
+            name: open_session(folder / file, "cpu") for name, file in names.items() if (folder / file).exists()
         }
 
     def run(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -15,7 +15,7 @@ import numpy as np
 from handrail.runtime.grid.bins import BINS, F32, I64, STREAMS, Rows, bin_of
 from handrail.streams.samples import ImuBatch
 
-LENGTH, STEP_NS = 250, 20_000_000
+AXES, LENGTH, STEP_NS = 6, 250, 20_000_000  # of a window: five seconds at 50 Hz
 WINDOW_NS = LENGTH * STEP_NS
 LARGEST_GAP_NS = 100_000_000  # a window with a longer one is not used
 LARGEST = 1e4  # m/s^2 or rad/s; nothing reads more, and the running integral would drown in it
@@ -31,7 +31,7 @@ def windows(batch: ImuBatch, start_ns: int, end_ns: int) -> tuple[I64, F32]:
     good = (np.abs(readings) <= LARGEST).all(axis=1) & (batch.device_ns < end_ns)
     t_ns, readings = batch.device_ns[good], readings[good]
     if not len(t_ns):
-        return np.empty(0, np.int64), np.empty((0, 6, LENGTH), np.float32)
+        return np.empty(0, np.int64), np.empty((0, AXES, LENGTH), np.float32)
     gap_ns = np.diff(t_ns, prepend=t_ns[0] - LARGEST_GAP_NS - 1)
     whole_since_ns = np.maximum.accumulate(np.where(gap_ns > LARGEST_GAP_NS, t_ns, np.iinfo(np.int64).min))
     last = np.diff(bin_of(t_ns, start_ns, end_ns), append=BINS) != 0
