@@ -5,9 +5,11 @@ What can go wrong cheaply comes first: options, data and checkpoints are looked 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -37,7 +39,7 @@ from handrail.export.training.statistics import Moments
 from handrail.export.training.trainer import AcceleratedEngine, Engine, PlainEngine, Settings, Trainer
 from handrail.runtime.grid import Statistics
 from handrail.streams.cache import cache_folder
-from handrail.streams.errors import ConfigError, DataError
+from handrail.streams.errors import ConfigError, DataError, OutputError
 
 PROBLEMS = 20  # bad lines told of
 
@@ -81,6 +83,28 @@ class Fitted:
 def fit(job: Job, hooks: Hooks) -> Fitted:
     """Raises HandrailError of every kind; see ``loop.train``."""
     _check_job(job)
+    with _alone(job.out):
+        remove_leftovers(job.out)
+        return _fit(job, hooks)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two trainings in one folder would clear away each other's half-written checkpoints."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as e:
+        raise OutputError(f"{folder}: can't be written ({e.strerror}); choose another folder with --out") from e
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            raise ConfigError(f"--out {folder}: another training runs there; choose another folder") from e
+        yield
+
+
+def _fit(job: Job, hooks: Hooks) -> Fitted:
     before = _read(job.resume or job.start)
     cache = ArrayCache(job.cache or cache_folder("clips"), job.cache_bytes)
     examples = training_split(job.data, cache, hooks)
@@ -154,7 +178,6 @@ def _check_job(job: Job) -> None:
         raise ConfigError(
             f"--out {job.out}: holds checkpoints ({there[-1].name}); add --resume, or choose another folder"
         )
-    remove_leftovers(job.out)
 
 
 def _read(path: Path | None) -> tuple[Path, Checkpoint] | None:

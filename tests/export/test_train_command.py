@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import subprocess
 import sys
@@ -97,6 +98,16 @@ def test_bad_lines_are_told_before_anything_is_trained(folder: Path, capsys: pyt
 def test_a_data_set_without_training_examples_is_refused(folder: Path) -> None:
     (folder / "data.jsonl").write_text(json.dumps({**LINE, "split": "test"}))
     refused(folder, DataError, 'expected examples whose split is "train", found none')
+
+
+def test_a_second_training_in_the_same_folder_is_refused_and_harms_nothing(folder: Path) -> None:
+    part = folder / "out" / ".step-000001.part"
+    part.mkdir(parents=True)
+    with (folder / "out" / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="another training runs there"):
+            run(folder)
+    assert part.is_dir()
 
 
 def test_resuming_where_nothing_is_is_refused(folder: Path) -> None:
