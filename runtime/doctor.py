@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from packaging.requirements import Requirement
 
 from handrail.runtime.machine import usable_cores
 from handrail.runtime.terminal import print_table, say, write_json
@@ -57,14 +58,12 @@ def python_version() -> Iterator[Finding]:
 
 def dependencies() -> Iterator[Finding]:
     """Every requirement of the distribution with its extra: what is wanted, what is installed."""
-    for requirement in metadata.requires("handrail") or []:
-        wanted, _, marker = requirement.partition(";")
-        wanted = wanted.strip()
-        extra = re.search(r"extra == [\"'](.+?)[\"']", marker)
-        named = re.match(r"[A-Za-z0-9._-]+", wanted)
-        if named is None or (extra and extra[1] == "dev"):
+    for requirement in map(Requirement, metadata.requires("handrail") or []):
+        extra = re.search(r'extra == "(.+?)"', str(requirement.marker))
+        if extra and extra[1] == "dev":
             continue
-        name = named[0]
+        name = requirement.name
+        wanted = str(requirement).partition(";")[0].strip()
         absent: Literal["missing", "note"] = "missing" if extra is None or extra[1] in NEEDED_EXTRAS else "note"
         mend = f"pip install {'--no-deps ' if name in NO_DEPS else ''}'{wanted}'"
         label = f"{name} [{extra[1]}]" if extra else name
@@ -73,7 +72,7 @@ def dependencies() -> Iterator[Finding]:
         except metadata.PackageNotFoundError:
             yield Finding(label, absent, f"not installed, wanted {wanted}", mend)
             continue
-        if satisfies(found, wanted[len(name):]):
+        if requirement.specifier.contains(found, prereleases=True):
             yield ok(label, found)
         else:
             yield Finding(label, absent, f"{found}, wanted {wanted}", mend)
@@ -244,26 +243,6 @@ def installed(name: str) -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
-
-
-def satisfies(version: str, specifiers: str) -> bool:
-    """Whether a release fits ``>=a,<b``, ``==a``: the forms pyproject.toml uses. Raises ValueError on another one."""
-    for specifier in filter(None, (s.strip() for s in specifiers.split(","))):
-        found = re.fullmatch(r"(>=|<|==)\s*([0-9.]+)", specifier)
-        if found is None:
-            raise ValueError(f"specifier {specifier!r}: expected >=, < or == and a release")
-        have, want = release(version), release(found[2])
-        width = max(len(have), len(want))
-        have, want = have + (0,) * (width - len(have)), want + (0,) * (width - len(want))
-        if not {">=": have >= want, "<": have < want, "==": have == want}[found[1]]:
-            return False
-    return True
-
-
-def release(version: str) -> tuple[int, ...]:
-    """The numbers of a version; what follows them (``rc1``, ``.post1``, ``+cpu``) doesn't decide here."""
-    numbers = re.match(r"[0-9]+(\.[0-9]+)*", version)
-    return tuple(int(n) for n in numbers[0].split(".")) if numbers else (0,)
 
 
 def available_memory_mb() -> int | None:
