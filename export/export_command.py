@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ class ExportCommand:
         "handrail export tiny:qwen3-vl --out bundles/random --provider tensorrt",
         "handrail export --check --tiny all --json parity.json",
         "handrail export --check --language smollm2/ --text essay.txt",
+        "handrail export --check --random 125,250,500",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -40,6 +42,8 @@ class ExportCommand:
         add("--check", action="store_true", help="compare graphs with torch; with a checkpoint, before it is bundled")
         add("--tiny", metavar="FAMILY", help="with --check alone: random models of a family (qwen3-vl, ...), or all")
         add("--language", metavar="DIR", help="with --check alone: a language model, its greedy text and perplexities")
+        add("--random", type=_millions, metavar="N[,N]",
+            help="with --check alone: random models of N million parameters, time and memory of their export")
         add("--text", type=Path, metavar="FILE", help="for the perplexities: 2,000 tokens or more")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -48,8 +52,10 @@ class ExportCommand:
             return _tiny(args)
         if args.language is not None:
             return _language(args)
+        if args.random is not None:
+            return _memory(args)
         if args.checkpoint is None or args.out is None:
-            raise ConfigError("export: expected CHECKPOINT and --out BUNDLE, or --check with --tiny or --language")
+            raise ConfigError("export: expected CHECKPOINT and --out, or --check with --tiny, --language or --random")
         return _bundle(args)
 
 
@@ -136,6 +142,34 @@ def _language(args: argparse.Namespace) -> int:
         write_json(args.json, report.to_json())
     say("greedy text equal to transformers: " + ("yes" if report.greedy_equal else "NO"))
     return 0 if report.greedy_equal else 1
+
+
+def _millions(text: str) -> list[int]:
+    numbers = [int(n) if n.isascii() and n.isdigit() else 0 for n in text.split(",")]
+    if not all(1 <= n <= 100_000 for n in numbers):
+        raise argparse.ArgumentTypeError(f"expected millions of parameters, as 125,250, got {text!r}")
+    return numbers
+
+
+def _memory(args: argparse.Namespace) -> int:
+    from handrail.export.parity.memory import LEAST, check_memory
+
+    if not args.check:
+        raise ConfigError("--random: only with --check")
+    if min(args.random) < LEAST:
+        raise ConfigError(f"--random {min(args.random)}: expected {LEAST} million parameters or more")
+    quants = ("none", "w8", "w4") if args.quant == "none" else (args.quant,)
+    rows = list(check_memory(args.random, quants, say))
+    print_table(
+        "export of a random decoder",
+        ("million parameters", "weights", "in float32 GiB", "peak GiB", "copies", "s"),
+        [(round(r.parameters / 1e6), r.quant, r.weights_gib, r.peak_gib, r.copies, r.seconds) for r in rows],
+    )
+    held = all(r.copies < 2 for r in rows)
+    if args.json is not None:
+        write_json(args.json, {"held": held, "rows": [asdict(r) for r in rows]})
+    say("never two copies in float32" if held else "two copies in float32 were held: see the table")
+    return 0 if held else 1
 
 
 command = ExportCommand()

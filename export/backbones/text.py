@@ -46,7 +46,11 @@ def open_text(folder: str, dtype: torch.dtype = torch.float32) -> TextOnly:
         raise SourceError(f"{folder}: no language model there ({str(e).splitlines()[0]})") from e
     add_sensor_token(model, tokenizer)
     model.config.text_config = model.config  # as in the others
-    sensor = tokenizer.convert_tokens_to_ids(SENSOR)
-    tokens = TokenPlan(-1, sensor, (tokenizer.eos_token_id,), "\0", "")
+    return TextOnly(model, tokenizer, text_side(tokenizer))
+
+
+def text_side(tokenizer: Any) -> Side:
+    """The question alone is the prompt."""
+    tokens = TokenPlan(-1, tokenizer.convert_tokens_to_ids(SENSOR), (tokenizer.eos_token_id,), "\0", "")
     image = ImagePlan(16, 16, "bicubic", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    return TextOnly(model, tokenizer, Side(image, tokens, "{{ messages[0]['content'][-1]['text'] }}"))
+    return Side(image, tokens, "{{ messages[0]['content'][-1]['text'] }}")

@@ -6,6 +6,7 @@ weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from transformers import (
 )
 
 from handrail.export.backbones.base import Backbone, Side
-from handrail.export.backbones.families import FAMILIES, Family
+from handrail.export.backbones.families import FAMILIES
 from handrail.runtime.preprocess import ImagePlan
 from handrail.runtime.preprocess.prompt import SENSOR, TokenPlan
 
@@ -42,7 +43,7 @@ _TEMPLATE = (
 def build(family: str, seed: int = 0) -> Backbone:
     """Raises KeyError for a family that isn't one of ``FAMILIES``."""
     kind = FAMILIES[family]
-    tokenizer = _tokenizer(kind)
+    tokenizer = byte_tokenizer(kind.specials)
     torch.manual_seed(seed)
     model, image = _MODELS[family](tokenizer)
     with torch.no_grad():
@@ -58,12 +59,13 @@ def build(family: str, seed: int = 0) -> Backbone:
     return kind.backbone(model.eval(), tokenizer, side)
 
 
-def _tokenizer(kind: Family) -> Any:
+def byte_tokenizer(specials: Iterable[str]) -> Any:
+    """A token a byte, and the special ones."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([*dict.fromkeys([*kind.specials, "<end>", SENSOR])])
+    tokenizer.add_special_tokens([*dict.fromkeys([*specials, "<end>", SENSOR])])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **dict.fromkeys(("eos_token", "pad_token"), "<end>"))
 
 

@@ -5,7 +5,6 @@ Adapters are merged into the weights first. One large thing at a time is in memo
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch import nn
 
 from handrail.export.backbones.base import Backbone
 from handrail.export.graphs.decoder import DecoderGraph, decoder_inputs, mask_names
-from handrail.export.graphs.onnx_file import fused, save, to_graph
+from handrail.export.graphs.onnx_file import fused, let_go, save, to_graph
 from handrail.export.graphs.quantise import Quant, quantise
 from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
 from handrail.export.model.fused import FusedModel
@@ -90,13 +89,11 @@ def write_decoder(backbone: Backbone, path: Path, quant: Quant, provider: Provid
     graph = to_graph(DecoderGraph(backbone), inputs, outputs)
     if provider == "cpu":
         graph = fused(graph)
-    if quant == "none":
-        save(graph, path)
-        return
-    whole = path.with_name("decoder-whole.onnx")
+    whole = path if quant == "none" else path.with_name("decoder-whole.onnx")
     written = save(graph, whole)
-    del graph
-    gc.collect()
+    let_go(graph)
+    if quant == "none":
+        return
     quantise(whole, path, quant)
     for file in written:
         file.unlink()

@@ -31,7 +31,7 @@ class Input:
 def to_graph(module: nn.Module, inputs: Sequence[Input], outputs: Sequence[str]) -> ir.Model:
     """``module`` takes the inputs in order and returns a tensor or a tuple of as many as ``outputs``."""
     shapes = tuple({axis: torch.export.Dim.DYNAMIC for axis in i.free} or None for i in inputs)
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         program = torch.onnx.export(
             module.eval(), tuple(i.example for i in inputs), input_names=[i.name for i in inputs],
             output_names=list(outputs), dynamic_shapes=_shaped(module, shapes), opset_version=OPSET, dynamo=True,
@@ -43,7 +43,7 @@ def to_graph(module: nn.Module, inputs: Sequence[Input], outputs: Sequence[str])
 
 def fused(model: ir.Model) -> ir.Model:
     """With ONNX Runtime's own operators for the CPU, in place."""
-    with _quiet():
+    with quiet():
         fuse_for_onnxruntime(model, "cpu")
     return model
 
@@ -55,6 +55,12 @@ def save(model: ir.Model, path: Path) -> list[Path]:
     return [p for p in (path, path.with_name(data)) if p.exists()]
 
 
+def let_go(model: ir.Model) -> None:
+    """Free its weights: torch's exporter holds on to what it made, and fusing has copied two thirds of them."""
+    for value in model.graph.initializers.values():
+        value.const_value = None
+
+
 def _shaped(module: nn.Module, shapes: tuple[Any, ...]) -> Any:
     """Modules with a variable number of inputs name them all together."""
     code = module.forward.__func__.__code__
@@ -63,7 +69,7 @@ def _shaped(module: nn.Module, shapes: tuple[Any, ...]) -> Any:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """The exporters talk about their own insides."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

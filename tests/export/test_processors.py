@@ -13,6 +13,7 @@ pytest.importorskip("transformers", reason="the export room needs transformers")
 from handrail.export.backbones import tiny  # noqa: E402
 from handrail.export.backbones.families import FAMILIES  # noqa: E402
 from handrail.runtime.preprocess import ImagePlan, pixels, positions  # noqa: E402
+from handrail.runtime.preprocess.prompt import SENSOR  # noqa: E402
 
 
 def frame(height: int = 1408, width: int = 1408, seed: int = 0) -> Any:
@@ -60,3 +61,57 @@ def test_positions_in_three_axes_equal_those_of_the_model() -> None:
     ours = positions(ids, backbone.image_id, backbone.frame_grid)
     assert np.array_equal(ours.axes, theirs[:, 0].numpy())
     assert ours.next == len(ids) + int(delta)
+
+
+# What the published tokenizer of each family calls its tokens.
+NAMES = {
+    "qwen3-vl": {},
+    "internvl3": {"start_image": "<img>", "end_image": "</img>", "context_image": "<IMG_CONTEXT>", "video": "<video>"},
+    "gemma3": {"image": "<image_soft_token>", "boi": "<start_of_image>", "eoi": "<end_of_image>"},
+    "smolvlm2": {
+        "fake_image": "<fake_token_around_image>", "image": "<image>", "end_of_utterance": "<end>",
+        "global_image": "<global-img>",
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Their processors of pictures and text together, without what they need for videos alone."""
+    from transformers import Gemma3Processor, InternVLProcessor, Qwen3VLProcessor, SmolVLMProcessor
+    from transformers.models.smolvlm import processing_smolvlm
+    from transformers.processing_utils import ProcessorMixin
+
+    monkeypatch.setattr(ProcessorMixin, "check_argument_for_proper_class", lambda *_: None)
+    monkeypatch.setattr(processing_smolvlm, "num2words", object(), raising=False)
+
+    def make(backbone: Any) -> Any:
+        family, tokenizer, tokens = backbone.family, backbone.tokenizer, backbone.tokens_per_frame
+        for name, token in NAMES[family].items():
+            setattr(tokenizer, f"{name}_token", token)
+            setattr(tokenizer, f"{name}_token_id", tokenizer.convert_tokens_to_ids(token))
+        images = processor(family, backbone.side.image)
+        if family == "qwen3-vl":
+            return Qwen3VLProcessor(images, tokenizer, video_processor=None)
+        if family == "internvl3":
+            return InternVLProcessor(images, tokenizer, video_processor=None, image_seq_length=tokens)
+        if family == "gemma3":
+            return Gemma3Processor(images, tokenizer, image_seq_length=tokens)
+        return SmolVLMProcessor(images, tokenizer, video_processor=None, image_seq_len=tokens)
+
+    return make
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_prompt_with_frames_and_sensors_has_the_tokens_of_the_published_processor(family: str, published: Any) -> None:
+    backbone, question = tiny.build(family), "What's ahead, and how far? Détour à gauche"
+    content = [*[{"type": "image"}] * 3, {"type": "text", "text": SENSOR * 8 + question}]
+    text = backbone.tokenizer.apply_chat_template(
+        [{"role": "user", "content": content}], chat_template=backbone.side.template, tokenize=False,
+        add_generation_prompt=True,
+    )  # fmt: skip
+    whole = {"crop_to_patches": False} if family == "internvl3" else {}  # as it takes frames of a video
+    theirs = published(backbone)(text=[text], images=[[frame(seed=i) for i in range(3)]], **whole)["input_ids"][0]
+    ours = backbone.prompt(question, 3, 8)
+    assert ours == [int(i) for i in theirs]
+    assert ours.count(backbone.image_id) == 3 * backbone.tokens_per_frame and ours.count(backbone.sensor_id) == 8
