@@ -103,7 +103,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_prompt_with_frames_and_sensors_has_the_tokens_of_the_published_processor(family: str, published: Any) -> None:
+def test_a_prompt_with_frames_and_sensors_equals_the_published_processors(family: str, published: Any) -> None:
     backbone, question = tiny.build(family), "What's ahead, and how far? Détour à gauche"
     content = [*[{"type": "image"}] * 3, {"type": "text", "text": SENSOR * 8 + question}]
     text = backbone.tokenizer.apply_chat_template(
