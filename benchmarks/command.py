@@ -23,6 +23,7 @@ BENCHES = {
     "bundles": "damaged bundles of model files: each refused before any of its files is parsed",
     "repeat": "the same replay many times and under several hash seeds: one and the same event log",
     "speed": "a looped recording on virtual time: seconds of recording per second",
+    "train": "a tiny model in both training stages: learns, and goes on after a kill to the same weights",
     "gpu": "a bundle's graphs on CUDA and TensorRT: parity with the CPU, and latency",
     "buffer": "the rolling buffer at four times nominal rates: resident memory over time",
 }

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from handrail.runtime.terminal import print_table, say, write_json
-from handrail.streams.errors import ConfigError, MissingDependencyError, SourceError
+from handrail.streams.errors import ConfigError, HandrailError, MissingDependencyError, SourceError
 
 if TYPE_CHECKING:
     from handrail.export.parity.compare import Report
@@ -39,7 +38,7 @@ class ExportCommand:
             help="cpu: with ONNX Runtime's own operators (default); the others: as ONNX alone has them")  # fmt: skip
         add("--imu-encoder", type=Path, metavar="FILE", help="the PRIMUS weights it was trained with")
         add("--backbone", metavar="SOURCE", help="where the backbone lies now, if it has moved")
-        add("--check", action="store_true", help="compare graphs with torch; with a checkpoint, before it is bundled")
+        add("--check", action="store_true", help="compare graphs with torch; with a checkpoint, those of its bundle")
         add("--tiny", metavar="FAMILY", help="with --check alone: random models of a family (qwen3-vl, ...), or all")
         add("--language", metavar="DIR", help="with --check alone: a language model, its greedy text and perplexities")
         add("--random", type=_millions, metavar="N[,N]",
@@ -74,18 +73,28 @@ def _bundle(args: argparse.Namespace) -> int:
     from handrail.export.backbones.sources import TINY
     from handrail.export.bundles.bundling import write_bundle
     from handrail.export.bundles.loading import load_trained, untrained
-    from handrail.export.parity.checking import check_parts
+    from handrail.export.parity.checking import BundleCheck
     from handrail.runtime.bundle import open_bundle
 
     if str(args.checkpoint).startswith(TINY):
         parts = untrained(str(args.checkpoint))
     else:
         parts = load_trained(args.checkpoint, args.imu_encoder, backbone=args.backbone)
-    if args.check:
-        code = _told(check_parts(parts, say), None)
-        if code:
-            return code
-    write_bundle(parts, args.out, args.quant, args.provider, replace=args.replace, step=say)
+    reports: list[Report] = []
+    compare = BundleCheck(parts, args.quant) if args.check else None
+
+    def look(folder: Path) -> None:
+        if compare is not None:
+            say("compared with torch")
+            reports.append(compare(folder))
+            if not reports[0].held:
+                raise HandrailError("a graph differs from torch: see the table; no bundle was made")
+
+    try:
+        write_bundle(parts, args.out, args.quant, args.provider, replace=args.replace, step=say, look=look)
+    finally:
+        if reports:
+            _told(reports, None, {})
     bundle = open_bundle(args.out)
     total = sum(f.bytes for f in bundle.manifest.files.values())
     if args.json is not None:
@@ -96,18 +105,21 @@ def _bundle(args: argparse.Namespace) -> int:
 
 def _tiny(args: argparse.Namespace) -> int:
     from handrail.export.backbones.families import FAMILIES
-    from handrail.export.parity.checking import check_tiny
+    from handrail.export.parity.checking import PAPER_WIDTH, STAGES, check_tiny, fusion_parameters
 
     if not args.check:
         raise ConfigError("--tiny: only with --check")
     if args.tiny != "all" and args.tiny not in FAMILIES:
         raise ConfigError(f"--tiny {args.tiny}: expected all or one of {', '.join(FAMILIES)}")
     families = FAMILIES if args.tiny == "all" else [args.tiny]
-    return _told((report for family in families for report in check_tiny(family, say)), args.json)
+    reports = [report for family in families for report in check_tiny(family, say)]
+    sizes = {f"stage {stage}, d_lm {PAPER_WIDTH}": fusion_parameters(PAPER_WIDTH, stage) for stage in STAGES}
+    for network, parameters in sizes.items():
+        say(f"fusion network, {network}: {parameters:,} parameters")
+    return _told(reports, args.json, sizes)
 
 
-def _told(found: Iterable[Report], json_file: Any) -> int:
-    reports = list(found)
+def _told(reports: list[Report], json_file: Path | None, sizes: dict[str, int]) -> int:
     graphs = sorted({graph for r in reports for graph in r.max_abs_diff})
     print_table(
         "torch against ONNX Runtime: largest difference",
@@ -117,8 +129,11 @@ def _told(found: Iterable[Report], json_file: Any) -> int:
     )  # fmt: skip
     held = all(r.held for r in reports)
     if json_file is not None:
-        write_json(json_file, {"held": held, "backbones": [r.to_json() for r in reports]})
-    say("every greedy answer is the same" if held else "a graph differs: see the table")
+        write_json(json_file, {"held": held, "fusion": sizes, "backbones": [r.to_json() for r in reports]})
+    if all(r.tokens_equal for r in reports):
+        say("every greedy answer is the same")
+    else:
+        say("greedy answers differ, as weights in few bits may do" if held else "a graph differs: see the table")
     return 0 if held else 1
 
 

@@ -57,7 +57,7 @@ class TrainCommand:
         add("--at-once", type=int, default=1, metavar="N", help="of them, in memory at a time (default: 1)")
         add("--warmup", type=int, default=200, metavar="N",
             help="stage 2: updates in which only the sensor side learns (default: 200)")  # fmt: skip
-        add("--lr-lora", type=float, default=1e-4, metavar="R", help="rate of the adapters at the start (default: 1e-4)")
+        add("--lr-lora", type=float, default=1e-4, metavar="R", help="rate of the adapters at first (default: 1e-4)")
         add("--lr-fusion", type=float, default=3e-4, metavar="R", help="of the sensor side (default: 3e-4)")
         add("--seed", type=int, default=0, metavar="N", help="of everything random (default: 0)")
         add("--save-every", type=int, default=200, metavar="N", help="updates between checkpoints (default: 200)")
@@ -90,7 +90,8 @@ def _job(args: argparse.Namespace) -> Job:
     device: Literal["cpu", "cuda"] = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     chosen = {
         "stage": args.stage, "steps": args.steps, "batch": args.batch, "at_once": args.at_once, "seed": args.seed,
-        "warmup": args.warmup, "lr_lora": args.lr_lora, "lr_fusion": args.lr_fusion, "mode": args.mode, "window_s": args.window,
+        "warmup": args.warmup, "lr_lora": args.lr_lora, "lr_fusion": args.lr_fusion, "mode": args.mode,
+        "window_s": args.window,
         "precision": "bfloat16" if device == "cuda" else "float32",
     }  # fmt: skip
     try:

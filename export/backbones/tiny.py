@@ -56,7 +56,10 @@ def build(family: str, seed: int = 0) -> Backbone:
         frame=kind.frame.format(tokens=kind.image * 16),
     )  # fmt: skip
     side = Side(image, plan, _TEMPLATE.replace("PLACEHOLDER", kind.placeholder))
-    return kind.backbone(model.eval(), tokenizer, side)
+    backbone = kind.backbone(model.eval(), tokenizer, side)
+    with torch.no_grad():  # as in trained models: else no token could have a probability above 0.85
+        backbone.language.norm.weight += 1.0
+    return backbone
 
 
 def byte_tokenizer(specials: Iterable[str]) -> Any:

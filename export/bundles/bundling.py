@@ -44,13 +44,15 @@ class Parts:
 
 def write_bundle(
     parts: Parts, target: Path, quant: Quant, provider: Provider, *, replace: bool = False,
-    step: Callable[[str], None] = lambda name: None,
+    step: Callable[[str], None] = lambda name: None, look: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """Whole or not at all. Raises BundleError, OutputError."""
+    """Whole or not at all. ``look`` is shown the folder of graphs before it becomes a bundle, and may raise. Raises
+    BundleError, OutputError."""
     if provider == "tensorrt" and quant != "none":
         raise ConfigError(f"--quant {quant}: its operators are ONNX Runtime's own, which TensorRT doesn't take")
     with BundleWriter(target, replace=replace) as bundle:
         found = write_graphs(parts, bundle.folder, quant, provider, step)
+        look(bundle.folder)
         stage: Any = 0 if parts.model.fusion is None else parts.model.fusion.stage
         step("hashes")
         bundle.describe(About(

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from handrail.export.backbones import tiny
-from handrail.export.bundles.bundling import Parts, write_decoder, write_graphs
+from handrail.export.bundles.bundling import Parts, write_decoder
+from handrail.export.graphs.quantise import Quant
 from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
 from handrail.export.model.fused import FusedModel
 from handrail.export.model.fusion import Fusion
@@ -20,6 +21,7 @@ from handrail.export.parity.compare import Graphs, Report, check, random_batch
 from handrail.runtime.grid.imu import AXES, LENGTH
 
 STAGES = (1, 2)
+PAPER_WIDTH = 896  # of the language model in seed 000
 DECODERS = {"fused": "decoder.onnx", "plain": "decoder-plain.onnx"}
 
 
@@ -49,23 +51,31 @@ def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> 
                 yield report
 
 
-def check_parts(parts: Parts, step: Callable[[str], None] = lambda name: None) -> Iterator[Report]:
-    """A trained model's own graphs, both variants of the decoder; its adapters are merged."""
-    with tempfile.TemporaryDirectory() as name:
-        folder, batch = Path(name), random_batch(parts.model, 0)
-        with torch.no_grad():
-            before = parts.model(batch)
-        write_graphs(parts, folder, "none", "cpu", step)
-        with torch.no_grad():
-            merged = float((parts.model(batch) - before).abs().max())
-        write_decoder(parts.model.backbone, folder / DECODERS["plain"], "none", "tensorrt")
-        for variant, decoder in DECODERS.items():
-            report = check(parts.model, folder, decoder=decoder)
-            report.variant = variant
-            report.max_abs_diff["adapters merged"] = merged
-            if parts.primus is not None:
-                report.max_abs_diff["primus"] = _primus_off(parts.primus, folder)
-            yield report
+class BundleCheck:
+    """A trained model against the graphs of its own bundle. Made before the export, which merges its adapters."""
+
+    def __init__(self, parts: Parts, quant: Quant) -> None:
+        self._parts, self._quant, self._batch = parts, quant, random_batch(parts.model, 0)
+        self._before = self._scores()
+
+    def __call__(self, folder: Path) -> Report:
+        """``folder``: with all graphs of the bundle."""
+        report = check(self._parts.model, folder)
+        report.variant, report.lossy = "bundle", self._quant != "none"
+        report.max_abs_diff["adapters merged"] = float((self._scores() - self._before).abs().max())
+        if self._parts.primus is not None:
+            report.max_abs_diff["primus"] = _primus_off(self._parts.primus, folder)
+        return report
+
+    @torch.no_grad()
+    def _scores(self) -> Tensor:
+        scores: Tensor = self._parts.model(self._batch)
+        return scores
+
+
+def fusion_parameters(d_model: int, stage: int) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in Fusion(d_model, stage).parameters())
 
 
 def _primus_off(primus: nn.Module, folder: Path) -> float:

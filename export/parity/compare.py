@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,10 +39,12 @@ class Report:
     max_abs_diff: dict[str, float]  # graph -> over all cases
     tokens: dict[str, list[int]] = field(default_factory=dict)  # case -> greedy answer
     variant: str = "fused"
+    lossy: bool = False  # the decoder's weights are in few bits: how far it is off is told, not judged
 
     @property
     def held(self) -> bool:
-        return self.tokens_equal and max(self.max_abs_diff.values()) <= LOGITS_WITHIN
+        judged = {graph: off for graph, off in self.max_abs_diff.items() if not (self.lossy and graph == "decoder")}
+        return (self.tokens_equal or self.lossy) and max(judged.values()) <= LOGITS_WITHIN
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "held": self.held}
@@ -78,10 +81,16 @@ def check(
         theirs = graph_answer(model, graphs, batch, new_tokens, report.max_abs_diff)
         report.tokens[case] = theirs.tokens
         report.tokens_equal &= ours.tokens == theirs.tokens
-        same = min(len(ours.logits), len(theirs.logits))
+        same = _comparable(ours.tokens, theirs.tokens)
         off = float(np.abs(np.stack(ours.logits[:same]) - np.stack(theirs.logits[:same])).max())
         report.max_abs_diff["decoder"] = max(report.max_abs_diff.get("decoder", 0.0), off)
     return report
+
+
+def _comparable(ours: list[int], theirs: list[int]) -> int:
+    """Steps whose scores are of the same text: to the first token that differs, that one included."""
+    equal = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
+    return min(equal + 1, len(ours), len(theirs))
 
 
 @dataclass

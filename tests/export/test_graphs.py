@@ -30,7 +30,7 @@ from handrail.export.training.trainer import PlainEngine, Settings  # noqa: E402
 from handrail.runtime.bundle import About, Manifest, Source, open_bundle  # noqa: E402
 from handrail.runtime.grid import STREAMS, Statistics  # noqa: E402
 from handrail.runtime.providers import faults, open_session, profile  # noqa: E402
-from handrail.streams.errors import InputError, MissingDependencyError  # noqa: E402
+from handrail.streams.errors import HandrailError, InputError, MissingDependencyError  # noqa: E402
 
 SLOW = pytest.mark.timeout(900)  # torch's exporter, on a busy machine
 
@@ -187,17 +187,25 @@ def test_a_checkpoint_with_parts_it_was_not_trained_with_is_refused(
         load_trained(tmp_path, None if imu is None else Path(imu), backbone=words.get("backbone"))
 
 
+def exported(folder: Path) -> argparse.Namespace:
+    """``handrail export RUN --out WALK --quant w8 --check``"""
+    return argparse.Namespace(
+        checkpoint=folder / "run", out=folder / "walk", replace=False, quant="w8", provider="cpu", imu_encoder=None,
+        backbone=None, check=True, tiny=None, language=None, random=None, json=folder / "export.json",
+    )  # fmt: skip
+
+
 @SLOW
 def test_a_trained_checkpoint_becomes_a_bundle_that_answers_alike(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained(tmp_path / "run")
-    arguments = argparse.Namespace(
-        checkpoint=tmp_path / "run", out=tmp_path / "walk", replace=False, quant="w8", provider="cpu", imu_encoder=None,
-        backbone=None, check=True, tiny=None, language=None, json=tmp_path / "export.json",
-    )  # fmt: skip
-    assert command.run(arguments) == 0
-    assert "every greedy answer is the same" in capsys.readouterr().out
+    with monkeypatch.context() as patch, pytest.raises(HandrailError, match="differs from torch"):
+        patch.setattr("handrail.export.parity.compare.LOGITS_WITHIN", 0.0)
+        command.run(exported(tmp_path))
+    assert not (tmp_path / "walk").exists() and "a graph differs" in capsys.readouterr().out
+    assert command.run(exported(tmp_path)) == 0
+    assert "answer" in capsys.readouterr().out
     assert open_bundle(tmp_path / "walk").manifest.quantisation == "w8"
     assert json.loads((tmp_path / "export.json").read_text())["files"] == 10
 
