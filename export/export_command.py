@@ -11,6 +11,7 @@ from handrail.runtime.terminal import print_table, say, write_json
 from handrail.streams.errors import ConfigError, HandrailError, MissingDependencyError, SourceError
 
 if TYPE_CHECKING:
+    from handrail.export.graphs.quantise import Quant
     from handrail.export.parity.compare import Report
 
 INSTALL = "run `make setup-export`"
@@ -173,7 +174,7 @@ def _memory(args: argparse.Namespace) -> int:
         raise ConfigError("--random: only with --check")
     if min(args.random) < LEAST:
         raise ConfigError(f"--random {min(args.random)}: expected {LEAST} million parameters or more")
-    quants = ("none", "w8", "w4") if args.quant == "none" else (args.quant,)
+    quants: tuple[Quant, ...] = ("none", "w8", "w4") if args.quant == "none" else (args.quant,)
     rows = list(check_memory(args.random, quants, say))
     print_table(
         "export of a random decoder",
