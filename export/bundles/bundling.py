@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from handrail.export.backbones.base import Backbone
-from handrail.export.graphs.decoder import DecoderGraph, decoder_inputs, mask_names
-from handrail.export.graphs.onnx_file import fused, let_go, save, to_graph
+from handrail.export.graphs.decoder import decoder_graph, mask_names
+from handrail.export.graphs.onnx_file import fused, let_go, save
 from handrail.export.graphs.quantise import Quant, quantise
 from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
 from handrail.export.model.fused import FusedModel
@@ -87,8 +87,7 @@ def write_graphs(
 
 def write_decoder(backbone: Backbone, path: Path, quant: Quant, provider: Provider) -> None:
     """With ONNX Runtime's operators for the CPU; as opset 20 alone has it for the others."""
-    inputs, outputs = decoder_inputs(backbone)
-    graph = to_graph(DecoderGraph(backbone), inputs, outputs)
+    graph = decoder_graph(backbone)
     if provider == "cpu":
         graph = fused(graph)
     whole = path if quant == "none" else path.with_name("decoder-whole.onnx")

@@ -7,11 +7,12 @@ one question at a time, and the fused attention needs it.
 
 from __future__ import annotations
 
+import onnx_ir as ir
 import torch
 from torch import Tensor, nn
 
 from handrail.export.backbones.base import Asked, Backbone, KeyValues
-from handrail.export.graphs.onnx_file import Input
+from handrail.export.graphs.onnx_file import Input, to_graph
 
 PAST, NEW = 5, 3  # of the example: neither is special
 
@@ -57,3 +58,9 @@ def decoder_inputs(backbone: Backbone) -> tuple[list[Input], list[str]]:
 def mask_names(backbone: Backbone) -> list[str]:
     """``mask`` for the layers that look back to the beginning, ``mask_sliding`` for those that don't."""
     return ["mask" if kind == "full_attention" else "mask_sliding" for kind in backbone.windows()]
+
+
+def decoder_graph(backbone: Backbone) -> ir.Model:
+    """As opset 20 alone has it."""
+    inputs, outputs = decoder_inputs(backbone)
+    return to_graph(DecoderGraph(backbone), inputs, outputs)

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from handrail.export.backbones import tiny
-from handrail.export.bundles.bundling import Parts, write_decoder
+from handrail.export.bundles.bundling import Parts
+from handrail.export.graphs.decoder import decoder_graph
+from handrail.export.graphs.onnx_file import fused, save
 from handrail.export.graphs.quantise import Quant
 from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
 from handrail.export.model.fused import FusedModel
@@ -31,8 +33,9 @@ def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         step(f"{family}: decoder")
-        write_decoder(backbone, folder / DECODERS["fused"], "none", "cpu")
-        write_decoder(backbone, folder / DECODERS["plain"], "none", "tensorrt")
+        graph = decoder_graph(backbone)
+        save(graph, folder / DECODERS["plain"])
+        save(fused(graph), folder / DECODERS["fused"])
         step(f"{family}: frames and sensors")
         write_vision(backbone, folder)
         torch.manual_seed(0)

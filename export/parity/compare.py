@@ -81,13 +81,13 @@ def check(
         theirs = graph_answer(model, graphs, batch, new_tokens, report.max_abs_diff)
         report.tokens[case] = theirs.tokens
         report.tokens_equal &= ours.tokens == theirs.tokens
-        same = _comparable(ours.tokens, theirs.tokens)
+        same = comparable(ours.tokens, theirs.tokens)
         off = float(np.abs(np.stack(ours.logits[:same]) - np.stack(theirs.logits[:same])).max())
         report.max_abs_diff["decoder"] = max(report.max_abs_diff.get("decoder", 0.0), off)
     return report
 
 
-def _comparable(ours: list[int], theirs: list[int]) -> int:
+def comparable(ours: list[int], theirs: list[int]) -> int:
     """Steps whose scores are of the same text: to the first token that differs, that one included."""
     equal = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
     return min(equal + 1, len(ours), len(theirs))
