@@ -29,6 +29,7 @@ VISIBLE_S = 2.5  # seen so long, a warning in time is promised
 SENSING_M = 5.0  # visible farther off doesn't count towards it
 RECALL, PRECISION = 0.95, 0.9  # textured obstacles
 TEXTURED = ("ground", "knee", "waist", "head")  # kinds of the truth that a "textured" walk holds
+PROMISED = {"textured", "free"}  # kinds of walks that are judged; the others are reported as measured
 SPEECH_A_MINUTE, TONE_SHARE = 1.0, 0.10
 ABOUT_M = 1.0  # an alert this near to a thing is about it
 
@@ -181,7 +182,8 @@ def run(args: argparse.Namespace) -> Outcome:
         "shortfalls": shortfalls,
     }  # fmt: skip
     line = f"{len(walks)} walks, {figures['false_now_an_hour']} false NOW an hour: "
-    return Outcome(figures, not shortfalls, line + ("; ".join(shortfalls) or "all that is promised held"))
+    judged = "all that is promised held" if set(per_kind) & PROMISED else "measured; textured and free ones are judged"
+    return Outcome(figures, not shortfalls, line + ("; ".join(shortfalls) or judged))
 
 
 def _seeds(text: str) -> range:
@@ -239,8 +241,6 @@ def _shortfalls(per_kind: dict[str, dict[str, Any]]) -> list[str]:
             short.append(f"free: {f['utterances_a_minute']} utterances a minute")
         if f["tone_share"] > TONE_SHARE:
             short.append(f"free: tones {f['tone_share']:.0%} of the time")
-    if not set(per_kind) & {"textured", "free"}:
-        short.append("nothing judged: only textured and free walks have promises")
     return short
 
 

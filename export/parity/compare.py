@@ -53,10 +53,11 @@ class Report:
 class Graphs:
     """A bundle's graphs in ONNX Runtime, on the CPU."""
 
-    def __init__(self, folder: Path, decoder: str = "decoder.onnx") -> None:
+    def __init__(self, folder: Path, decoder: str = "decoder.onnx", threads: int = 1) -> None:
         names = {"vision": "vision.onnx", "fusion": "fusion.onnx", "primus": "primus.onnx", "decoder": decoder}
         self.sessions = {
-            name: open_session(folder / file, "cpu") for name, file in names.items() if (folder / file).exists()
+            name: open_session(folder / file, "cpu", threads=threads)
+            for name, file in names.items() if (folder / file).exists()
         }
 
     def run(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -22,12 +22,14 @@ from handrail.export.backbones.text import TextOnly, open_text
 from handrail.export.bundles.bundling import write_decoder
 from handrail.export.graphs.quantise import Quant
 from handrail.export.parity.compare import Graphs, no_past
+from handrail.runtime.machine import usable_cores
 from handrail.runtime.preprocess import mask
 
 QUANTS: tuple[Quant, ...] = ("none", "w8", "w4")
 PROMPT = "A person who is blind walks with a cane. The first thing to tell them about a street crossing is"
 NEW_TOKENS = 64
 TEXT_TOKENS = 2000
+WINDOW = 500  # tokens that a perplexity looks back at most: each window starts anew
 
 
 @dataclass
@@ -81,10 +83,16 @@ def _transformers_greedy(backbone: TextOnly, prompt: list[int]) -> list[int]:
 
 @torch.no_grad()
 def _transformers_perplexity(backbone: TextOnly, tokens: list[int]) -> float:
-    ids = torch.tensor([tokens])
-    logits = backbone.model(ids).logits[0, :-1]
-    loss = torch.nn.functional.cross_entropy(logits.double(), ids[0, 1:])
-    return round(math.exp(float(loss)), 4)
+    losses = []
+    for window in _windows(tokens):
+        ids = torch.tensor([window])
+        logits = backbone.model(ids).logits[0, :-1]
+        losses.append(torch.nn.functional.cross_entropy(logits.double(), ids[0, 1:], reduction="none"))
+    return round(math.exp(float(torch.cat(losses).mean())), 4)
+
+
+def _windows(tokens: list[int]) -> list[list[int]]:
+    return [tokens[first : first + WINDOW] for first in range(0, len(tokens), WINDOW)]
 
 
 class _Decoder:
@@ -93,7 +101,7 @@ class _Decoder:
     def __init__(self, backbone: TextOnly, folder: Path) -> None:
         self._table = backbone.embed(torch.arange(backbone.text_config.vocab_size)).detach().numpy()
         self._end = backbone.side.tokens.end
-        self._graphs = Graphs(folder)
+        self._graphs = Graphs(folder, threads=usable_cores())
         self._past: dict[str, Any] = {}
         self._length = 0
 
@@ -108,12 +116,13 @@ class _Decoder:
         return out
 
     def perplexity(self, tokens: list[int]) -> float:
-        self._begin()
-        loss = 0.0
-        for token, following in itertools.pairwise(tokens):
-            scores = self._read([token]).astype(np.float64)
-            loss += np.logaddexp.reduce(scores) - scores[following]
-        return round(math.exp(loss / (len(tokens) - 1)), 4)
+        losses = []
+        for window in _windows(tokens):
+            self._begin()
+            for token, following in itertools.pairwise(window):
+                scores = self._read([token]).astype(np.float64)
+                losses.append(np.logaddexp.reduce(scores) - scores[following])
+        return round(math.exp(np.mean(losses)), 4)
 
     def _begin(self) -> None:
         self._past, self._length = no_past(self._graphs), 0
