@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from handrail.benchmarks.command import Outcome, from_1
+from handrail.benchmarks.command import Outcome
 from handrail.runtime.terminal import say
 from handrail.streams.errors import HandrailError
 
@@ -38,7 +38,7 @@ CLIPS = (  # walk, category, form, text, answer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--family", default="smolvlm2", help="of the tiny model (smolvlm2)")
-    parser.add_argument("--kills", type=from_1, default=2, help="in each stage (2)")
+    parser.add_argument("--kills", type=int, choices=range(1, 11), metavar="1-10", default=2, help="in each stage (2)")
     parser.add_argument("--seed", type=int, default=0, help="of when it is killed (0)")
 
 

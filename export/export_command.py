@@ -48,6 +48,9 @@ class ExportCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         _needs_torch()
+        alone = [f"--{name}" for name in ("tiny", "language", "random") if getattr(args, name) is not None]
+        if len(alone) > 1 or (alone and (args.checkpoint or args.out)):
+            raise ConfigError(f"{alone[0]}: a check of its own; leave out CHECKPOINT, --out and other checks")
         if args.tiny is not None:
             return _tiny(args)
         if args.language is not None:
@@ -75,9 +78,12 @@ def _bundle(args: argparse.Namespace) -> int:
     from handrail.export.bundles.bundling import write_bundle
     from handrail.export.bundles.loading import load_trained, untrained
     from handrail.export.parity.checking import BundleCheck
-    from handrail.runtime.bundle import open_bundle
+    from handrail.runtime.bundle import check_destination, open_bundle
 
+    check_destination(args.out, args.replace)
     if str(args.checkpoint).startswith(TINY):
+        if args.imu_encoder or args.backbone:
+            raise ConfigError(f"--imu-encoder and --backbone: {args.checkpoint} is untrained and has its own")
         parts = untrained(str(args.checkpoint))
     else:
         parts = load_trained(args.checkpoint, args.imu_encoder, backbone=args.backbone)
@@ -95,11 +101,12 @@ def _bundle(args: argparse.Namespace) -> int:
         write_bundle(parts, args.out, args.quant, args.provider, replace=args.replace, step=say, look=look)
     finally:
         if reports:
-            _told(reports, None, {})
+            _told(reports, args.json, {})
     bundle = open_bundle(args.out)
     total = sum(f.bytes for f in bundle.manifest.files.values())
     if args.json is not None:
-        write_json(args.json, {"bundle": str(args.out), "files": len(bundle.manifest.files), "bytes": total})
+        made = {"bundle": str(args.out), "files": len(bundle.manifest.files), "bytes": total}
+        write_json(args.json, made | {"compared": [r.to_json() for r in reports]})
     say(f"{args.out}: {len(bundle.manifest.files)} files, {total / 1e6:.1f} MB, verified")
     return 0
 

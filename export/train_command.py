@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -99,7 +100,7 @@ def _job(args: argparse.Namespace) -> Job:
     except msgspec.ValidationError as e:
         raise ConfigError(f"{_option(str(e))}: {str(e)[:1].lower()}{str(e)[1:]}") from e
     for name in ("save_every", "keep", "cache_gib"):
-        if getattr(args, name) <= 0:
+        if not 0 < getattr(args, name) < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')}: expected a number above 0, got {getattr(args, name)}")
     try:
         args.out.mkdir(parents=True, exist_ok=True)

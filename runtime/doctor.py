@@ -34,6 +34,7 @@ LEAST_DISK_MB = 500  # a report with sound and a log of ten minutes take 50
 LEAST_MEMORY_MB = 1500  # reader, reflex, voice and the loop together
 NAME_COLUMNS, FOUND_COLUMNS = 32, 54  # of the table
 NEEDED_EXTRAS = ("aria", "speech")  # the others widen what Handrail can do
+EXCLUDES = {"onnxruntime": "onnxruntime-gpu", "onnxruntime-gpu": "onnxruntime"}  # each overwrites the other's files
 NO_DEPS = ("projectaria-client-sdk", "projectaria-tools")  # their own requirements pull jupyter and moviepy
 
 
@@ -66,6 +67,8 @@ def dependencies() -> Iterator[Finding]:
         wanted = str(requirement).partition(";")[0].strip()
         absent: Literal["missing", "note"] = "missing" if extra is None or extra[1] in NEEDED_EXTRAS else "note"
         mend = f"pip install {'--no-deps ' if name in NO_DEPS else ''}'{wanted}'"
+        if (other := EXCLUDES.get(name)) is not None and installed(other):
+            mend = f"pip uninstall {other} && {mend}"
         label = f"{name} [{extra[1]}]" if extra else name
         try:
             found = metadata.version(name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from handrail.runtime.bundle import Manifest
+from handrail.runtime.bundle import About, Manifest
 from handrail.runtime.grid.imu import AXES, LENGTH
 from handrail.streams.errors import ConfigError, MissingDependencyError
 
@@ -37,7 +37,7 @@ class Range:
     most: Shape
 
 
-def profile(manifest: Manifest, graph: str) -> dict[str, Range]:
+def profile(manifest: About, graph: str) -> dict[str, Range]:
     """Input -> the shapes that the runtime gives it; inputs whose shape is fixed aren't in it."""
     match graph:
         case "vision.onnx":

@@ -6,11 +6,14 @@ tokenizer, with an embedding of its own where the table has no spare row (it is 
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from handrail.export.backbones.base import Backbone, Side
 from handrail.export.backbones.families import FAMILIES, Family
@@ -26,25 +29,32 @@ def open_backbone(
     source: str, *, revision: str | None = None, side: int | None = None, dtype: torch.dtype = torch.float32
 ) -> Backbone:
     """Raises SourceError for what can't be loaded, ConfigError for a backbone or size that isn't one of ours."""
-    try:
-        config = AutoConfig.from_pretrained(source, revision=revision)
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, use_fast=True)
-    except (OSError, ValueError) as e:
-        raise SourceError(f"{source}: no backbone there ({str(e).splitlines()[0]})") from e
+    plain: dict[str, Any] = {"revision": revision, "trust_remote_code": False}  # code of a repository never runs
+    with readable(source, "no backbone there"):
+        config = AutoConfig.from_pretrained(source, **plain)
+        tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **plain)
     kind = family_of(config.model_type)
-    try:
+    with readable(source, "weights can't be loaded"):
         model, loaded = AutoModelForImageTextToText.from_pretrained(
-            source, revision=revision, dtype=dtype, use_safetensors=True, attn_implementation="sdpa",
-            output_loading_info=True,
-        )  # fmt: skip
-    except (OSError, ValueError) as e:
-        raise SourceError(f"{source}: weights can't be loaded ({str(e).splitlines()[0]})") from e
+            source, dtype=dtype, use_safetensors=True, attn_implementation="sdpa", output_loading_info=True, **plain
+        )
     if missing := sorted(loaded["missing_keys"]):
         raise SourceError(f"{source}: expected weights of {missing[0]}, found none ({len(missing)} are missing)")
     add_sensor_token(model, tokenizer)
     image = _image_plan(kind, config, side)
     backbone_side = Side(image, token_plan(kind, tokenizer, _frame_tokens(config, image)), _template(source, tokenizer))
     return kind.backbone(model.eval(), tokenizer, backbone_side)
+
+
+@contextlib.contextmanager
+def readable(source: str, what: str) -> Iterator[None]:
+    """Whatever a damaged or odd folder makes of transformers is one line; no progress bars on standard error."""
+    disable_progress_bar()
+    try:
+        yield
+    except Exception as e:
+        reason = (str(e).strip().splitlines() or [type(e).__name__])[0][:160]
+        raise SourceError(f"{source}: {what} ({reason}); copy it again, or see `handrail models list`") from e
 
 
 def family_of(model_type: str) -> Family:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from handrail.export.backbones.base import Backbone, Seen, Side
-from handrail.export.backbones.opening import add_sensor_token
+from handrail.export.backbones.opening import add_sensor_token, readable
 from handrail.runtime.preprocess import ImagePlan
 from handrail.runtime.preprocess.prompt import SENSOR, TokenPlan
 from handrail.streams.errors import SourceError
@@ -39,11 +39,14 @@ def open_text(folder: str, dtype: torch.dtype = torch.float32) -> TextOnly:
     gguf = sorted(Path(folder).glob("*.gguf"))
     packed: dict[str, Any] = {"gguf_file": gguf[0].name} if gguf else {}
     safe = {} if gguf else {"use_safetensors": True}
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder, **packed)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", **packed, **safe)
-    except (OSError, ValueError) as e:
-        raise SourceError(f"{folder}: no language model there ({str(e).splitlines()[0]})") from e
+    plain: dict[str, Any] = {"trust_remote_code": False, **packed}
+    with readable(folder, "no language model there"):
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder, **plain)
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, attn_implementation="sdpa", output_loading_info=True, **plain, **safe
+        )
+    if missing := sorted(loaded["missing_keys"]):
+        raise SourceError(f"{folder}: expected weights of {missing[0]}, found none ({len(missing)} are missing)")
     add_sensor_token(model, tokenizer)
     model.config.text_config = model.config  # as in the others
     return TextOnly(model, tokenizer, text_side(tokenizer))

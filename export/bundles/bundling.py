@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import onnx
 import torch
 from torch import nn
 
@@ -24,8 +25,8 @@ from handrail.export.model.fused import FusedModel
 from handrail.export.model.fusion import TOKENS_OUT
 from handrail.runtime.bundle import About, BundleWriter, Source
 from handrail.runtime.grid import Statistics
-from handrail.runtime.providers import Provider
-from handrail.streams.errors import ConfigError
+from handrail.runtime.providers import Provider, faults, profile
+from handrail.streams.errors import ConfigError, HandrailError
 
 ROWS = 8192  # of the embedding table at a time
 
@@ -52,13 +53,23 @@ def write_bundle(
         raise ConfigError(f"--quant {quant}: its operators are ONNX Runtime's own, which TensorRT doesn't take")
     with BundleWriter(target, replace=replace) as bundle:
         found = write_graphs(parts, bundle.folder, quant, provider, step)
-        look(bundle.folder)
         stage: Any = 0 if parts.model.fusion is None else parts.model.fusion.stage
-        step("hashes")
-        bundle.describe(About(
+        about = About(
             name=target.name, family=parts.model.backbone.family, source=parts.source, licence=parts.licence,
             provenance=parts.provenance, stage=stage, quantisation=quant, provider=provider, **found,
-        ))  # fmt: skip
+        )  # fmt: skip
+        if provider == "tensorrt":
+            _fit_for_tensorrt(bundle.folder, about)
+        look(bundle.folder)
+        step("hashes")
+        bundle.describe(about)
+
+
+def _fit_for_tensorrt(folder: Path, about: About) -> None:
+    """As far as can be told without it. Raises HandrailError."""
+    for path in sorted(folder.glob("*.onnx")):
+        if lines := faults(onnx.load(str(path), load_external_data=False), profile(about, path.name)):
+            raise HandrailError(f"{path.name}: TensorRT would not take it: {lines[0]} ({len(lines)} in all)")
 
 
 def write_graphs(

@@ -42,6 +42,7 @@ def load_trained(folder: Path, imu_encoder: Path | None, *, backbone: str | None
     found = backbone_id(opened, name, header.backbone.revision)
     same_or_refuse(where, "family of the backbone", header.backbone.family, found.family)
     same_or_refuse(where, "configuration of the backbone", header.backbone.config_sha256[:12], found.config_sha256[:12])
+    same_or_refuse(where, "weights of the backbone", header.backbone.weights_sha256[:12], found.weights_sha256[:12])
     opened.lora(int(header.settings["lora_r"]), int(header.settings["lora_alpha"]))
     model = FusedModel(opened, Fusion(opened.d_model, header.stage)).eval()
     trained = {**model.adapters(), **model.sensor_side()}

@@ -19,7 +19,7 @@ from handrail.export.graphs.sensors import write_fusion, write_primus, write_vis
 from handrail.export.model.fused import FusedModel
 from handrail.export.model.fusion import Fusion
 from handrail.export.model.primus import Primus
-from handrail.export.parity.compare import Graphs, Report, check, random_batch
+from handrail.export.parity.compare import LOGITS_WITHIN, Graphs, Report, check, difference, random_batch
 from handrail.runtime.grid.imu import AXES, LENGTH
 
 STAGES = (1, 2)
@@ -65,7 +65,8 @@ class BundleCheck:
         """``folder``: with all graphs of the bundle."""
         report = check(self._parts.model, folder)
         report.variant, report.lossy = "bundle", self._quant != "none"
-        report.max_abs_diff["adapters merged"] = float((self._scores() - self._before).abs().max())
+        report.max_abs_diff["adapters merged"] = difference(self._scores().numpy(), self._before)
+        report.within = LOGITS_WITHIN * max(1.0, float(self._before.abs().max()))  # large numbers round coarsely
         if self._parts.primus is not None:
             report.max_abs_diff["primus"] = _primus_off(self._parts.primus, folder)
         return report
@@ -85,4 +86,4 @@ def _primus_off(primus: nn.Module, folder: Path) -> float:
     windows = np.random.default_rng(0).normal(size=(5, AXES, LENGTH)).astype(np.float32)
     theirs = Graphs(folder).run("primus", {"windows": windows})["features"]
     with torch.no_grad():
-        return float(np.abs(theirs - primus(torch.tensor(windows)).numpy()).max())
+        return difference(theirs, primus(torch.tensor(windows)))

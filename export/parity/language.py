@@ -24,6 +24,7 @@ from handrail.export.graphs.quantise import Quant
 from handrail.export.parity.compare import Graphs, no_past
 from handrail.runtime.machine import usable_cores
 from handrail.runtime.preprocess import mask
+from handrail.streams.errors import SourceError
 
 QUANTS: tuple[Quant, ...] = ("none", "w8", "w4")
 PROMPT = "A person who is blind walks with a cane. The first thing to tell them about a street crossing is"
@@ -50,6 +51,8 @@ def check_language(folder: str, text: str, step: Callable[[str], None] = lambda 
     """``text`` needs ``TEXT_TOKENS`` tokens at least for the perplexities to be comparable between runs."""
     backbone = open_text(folder)
     tokens = backbone.prompter.encode(text)[:TEXT_TOKENS]
+    if len(tokens) < 2:
+        raise SourceError(f"the text for the perplexities has {len(tokens)} tokens: expected {TEXT_TOKENS} or more")
     step("transformers")
     expected = _transformers_greedy(backbone, backbone.prompter.encode(PROMPT))
     report = LanguageReport(True, backbone.prompter.decode(expected), tokens=len(tokens))

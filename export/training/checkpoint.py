@@ -39,16 +39,21 @@ Tensors = dict[str, Tensor]
 
 
 class BackboneId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which frozen backbone; ``config_sha256`` covers its configuration, size of frames and tokens included."""
+    """Which frozen backbone. ``config_sha256`` covers its configuration, size of frames and tokens included;
+    ``weights_sha256`` all its weights as bfloat16, in which they may have been loaded."""
 
     family: str
     source: str
     revision: str | None  # of a hub id
     side: int  # of frames, pixels
     config_sha256: str
+    weights_sha256: str
 
     def __str__(self) -> str:
-        return f"{self.family} from {self.source} (configuration {self.config_sha256[:12]})"
+        return (
+            f"{self.family} from {self.source} (configuration {self.config_sha256[:12]}, "
+            f"weights {self.weights_sha256[:12]})"
+        )
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,17 +163,18 @@ def remove_leftovers(folder: Path) -> None:
             path.replace(final)
 
 
-def same_or_refuse(where: Path, what: str, expected: object, found: object) -> None:
+def same_or_refuse(where: Path, what: str, expected: object, found: object, mend: str = "") -> None:
     """Raises CheckpointError when a checkpoint isn't of what is being trained."""
     if expected != found:
-        raise CheckpointError(f"{where}: {what}: expected {_brief(expected)}, found {_brief(found)}")
+        advice = f"; {mend}" if mend else ""
+        raise CheckpointError(f"{where}: {what}: expected {_brief(expected)}, found {_brief(found)}{advice}")
 
 
 def tensors_or_refuse(where: Path, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
     """Raises CheckpointError when names or shapes of weights differ."""
     for name in sorted({*expected, *found}):
-        shapes = [tuple(t[name].shape) if name in t else "none" for t in (expected, found)]
-        same_or_refuse(where, f"weights of {name}", *shapes)
+        ours, theirs = (tuple(t[name].shape) if name in t else "none" for t in (expected, found))
+        same_or_refuse(where, f"weights of {name}", ours, theirs)
 
 
 # ---- on disk ---------------------------------------------------------------------------------------------------------
@@ -194,7 +200,7 @@ def _checked(folder: Path) -> dict[str, bytes]:
         if found != expected:
             raise CheckpointError(
                 f"{folder}: damaged checkpoint: {name}: expected {expected.bytes} bytes with SHA-256 "
-                f"{expected.sha256[:12]}, found {found.bytes} with {found.sha256[:12]}"
+                f"{expected.sha256[:12]}, found {found.bytes} with {found.sha256[:12]}; name an older one instead"
             )
     return contents
 

@@ -40,6 +40,7 @@ Category = Literal["TC01", "TC02", "TC03", "TC04", "TC05", "TC06", "TC07", "TC08
 Text = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 
 LONGEST_LINE = 1 << 20  # bytes
+SHORTEST_S = 0.01  # of a clip
 ROUNDING_S = 0.05  # lengths of clips are often written with one decimal
 
 ASK: dict[Form, str] = {
@@ -174,7 +175,7 @@ def _example(line: bytes, file: Path, number: int) -> Example | DataError:
     except msgspec.ValidationError as e:
         return DataError(f"{where}: {_explain(str(e), value)}")
     start_s, end_s = (0.0, raw.time_s) if isinstance(raw.time_s, float) else raw.time_s
-    if not 0.0 <= start_s < end_s:
+    if not (0.0 <= start_s and end_s - start_s >= SHORTEST_S):
         return DataError(f"{where}: time_s: expected a start from 0 and a later end, got {start_s:g} to {end_s:g}")
     if (raw.form == "scene") == bool(raw.text.strip()):
         expected = "none" if raw.form == "scene" else f"the {raw.form}"

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import hashlib
 import itertools
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Literal
 import torch
 
 from handrail.export.backbones.base import Backbone
-from handrail.export.backbones.sources import backbone_from
+from handrail.export.backbones.sources import TINY, backbone_from
 from handrail.export.model.fused import FusedModel
 from handrail.export.model.fusion import Fusion
 from handrail.export.model.primus import encode, load_primus
@@ -123,6 +124,8 @@ def _fit(job: Job, hooks: Hooks) -> Fitted:
     if before is not None:
         where, checkpoint = before
         (go_on if job.resume is not None else start_from)(trainer, checkpoint, identity, where)
+        if job.resume is not None:
+            _forget_later(job.out, trainer.step, hooks)
         # Those it was trained with, to the last bit; what was computed anew has only shown that they fit.
         identity = replace(identity, statistics=Statistics.from_json(checkpoint.statistics))
     feed = Batches(examples, material, backbone, identity.statistics, job.settings)
@@ -130,6 +133,13 @@ def _fit(job: Job, hooks: Hooks) -> Fitted:
         trainer, feed, identity, job.out, save_every=job.save_every, keep=job.keep, watch=hooks.on_step
     )
     return Fitted(outcome, len(examples), sum(p.numel() for p in trainer.trained.values()), identity)
+
+
+def _forget_later(folder: Path, step: int, hooks: Hooks) -> None:
+    """Checkpoints after the one that is gone on from belong to steps that are now taken anew."""
+    for later in [path for at, path in checkpoints(folder) if at > step]:
+        hooks.on_note(f"{later}: removed, since the training goes on from step {step}")
+        shutil.rmtree(later)
 
 
 def new_trainer(backbone: Backbone, settings: Settings, engine: Engine) -> Trainer:
@@ -174,6 +184,15 @@ def _check_job(job: Job) -> None:
         raise ConfigError("--stage 2: starts from a checkpoint of stage 1; name it with --from")
     if job.start is not None and (job.settings.stage == 1 or job.resume is not None):
         raise ConfigError("--from: only a new stage 2 starts from another training's checkpoint")
+    if job.settings.stage == 2 and job.settings.warmup >= job.settings.steps:
+        raise ConfigError(
+            f"--warmup {job.settings.warmup}: expected fewer than the {job.settings.steps} steps of --steps, or the "
+            "adapters never learn"
+        )
+    if job.backbone.startswith(TINY) and (job.revision or job.side_px):
+        raise ConfigError(f"--revision and --side: {job.backbone} has neither")
+    if job.revision and Path(job.backbone).is_dir():
+        raise ConfigError(f"--revision {job.revision}: of a hub id alone, and {job.backbone} is a folder")
     if job.resume is None and (there := [path for _, path in checkpoints(job.out)]):
         raise ConfigError(
             f"--out {job.out}: holds checkpoints ({there[-1].name}); add --resume, or choose another folder"

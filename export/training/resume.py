@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from handrail.export.backbones.base import Backbone
 from handrail.export.training.checkpoint import (
@@ -52,7 +52,20 @@ def backbone_id(backbone: Backbone, source: str, revision: str | None) -> Backbo
     side = backbone.side
     decided = [_settled(backbone.config.to_dict()), msgspec.to_builtins(side.image), msgspec.to_builtins(side.tokens)]
     text = msgspec.json.encode([*decided, side.template], order="sorted", enc_hook=str)
-    return BackboneId(backbone.family, source, revision, side.image.height, hashlib.sha256(text).hexdigest())
+    config = hashlib.sha256(text).hexdigest()
+    return BackboneId(backbone.family, source, revision, side.image.height, config, weights_hash(backbone.model))
+
+
+@torch.no_grad()
+def weights_hash(model: nn.Module) -> str:
+    """Of all weights but those of adapters, as bfloat16, by name; the same before and after adapters are put in."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.named_parameters()):
+        if "lora_" not in name:
+            plain = name.replace(".base_layer.", ".")
+            digest.update(plain.encode())
+            digest.update(weight.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().data)
+    return digest.hexdigest()
 
 
 def _settled(config: Any) -> Any:
@@ -95,7 +108,10 @@ def go_on(trainer: Trainer, checkpoint: Checkpoint, identity: Identity, where: P
     same_or_refuse(where, "training split", identity.data_sha256[:12], header.data_sha256[:12])
     settings = msgspec.to_builtins(trainer.settings)
     for name in sorted({*settings, *header.settings}):
-        same_or_refuse(where, f"settings: {name}", settings.get(name, "none"), header.settings.get(name, "none"))
+        same_or_refuse(
+            where, f"settings: {name}", settings.get(name, "none"), header.settings.get(name, "none"),
+            "give the options it was begun with, or another --out",
+        )  # fmt: skip
     same_or_refuse(where, "position in the data", header.step * trainer.settings.batch, header.examples_seen)
     tensors_or_refuse(where, trainer.trained, checkpoint.weights)
     with torch.no_grad():
@@ -127,7 +143,10 @@ def _same_ground(checkpoint: Checkpoint, identity: Identity, where: Path) -> Non
     """Backbone, IMU encoder and statistics: what the weights mean anything with."""
     header = checkpoint.header
     expected, found = identity.backbone, header.backbone
-    alike = [(b.family, b.source.rstrip("/").split("/")[-1], b.revision, b.config_sha256) for b in (expected, found)]
+    alike = [
+        (b.family, b.source.rstrip("/").split("/")[-1], b.revision, b.config_sha256, b.weights_sha256)
+        for b in (expected, found)
+    ]
     if alike[0] != alike[1]:
         same_or_refuse(where, "backbone", expected, found)
     same_or_refuse(where, "IMU encoder", identity.imu_encoder_sha256 or "none", header.imu_encoder_sha256 or "none")
@@ -139,7 +158,10 @@ def _same_ground(checkpoint: Checkpoint, identity: Identity, where: Path) -> Non
             off = np.abs(ours - theirs) / (spread + np.abs(theirs))
             if not (off < _CLOSE).all():
                 at = int(np.argmax(off))
-                same_or_refuse(where, f"statistics: {name} of {stream}[{at}]", float(ours[at]), float(theirs[at]))
+                same_or_refuse(
+                    where, f"statistics: {name} of {stream}[{at}]", float(ours[at]), float(theirs[at]),
+                    "train with the clips that it was trained with",
+                )  # fmt: skip
 
 
 # ---- optimiser -------------------------------------------------------------------------------------------------------

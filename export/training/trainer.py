@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lora_r: Positive = 16
     lora_alpha: Positive = 32
     mode: Literal["paper", "runtime"] = "paper"  # how clips are cut, see ``sampling``
-    window_s: Annotated[float, msgspec.Meta(gt=0.0)] = 10.0  # runtime mode
+    window_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600.0)] = 10.0  # runtime mode
     precision: Literal["float32", "bfloat16"] = "float32"  # of the frozen weights and the arithmetic
 
     @property
@@ -215,7 +215,7 @@ class Trainer:
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise HandrailError(
                 f"step {self.step + 1}: expected a finite loss and gradient, got {loss:g} and {norm:g}; nothing of "
-                "this step was kept: try other data, or go on from an older checkpoint"
+                "this step was kept: start again in another folder with a lower --lr-lora and --lr-fusion"
             )
         self.optimizer.step()
         self.step += 1

@@ -114,7 +114,8 @@ def _token() -> str | None:
     """Raises ConfigError, without showing it, when it is none."""
     token, where = os.environ.get("HF_TOKEN", ""), "HF_TOKEN"
     if not token:
-        path = Path(os.environ.get("HF_TOKEN_PATH") or Path.home() / ".cache" / "huggingface" / "token")
+        home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+        path = Path(os.environ.get("HF_TOKEN_PATH") or home / "token")
         where = str(path)
         with contextlib.suppress(OSError):
             token = path.read_text("utf-8", "replace")

@@ -65,6 +65,11 @@ class Manifest(About, frozen=True, kw_only=True, forbid_unknown_fields=True):
     files: dict[str, FileEntry]  # every file of the folder but the manifest
 
 
+def is_name(name: str) -> bool:
+    """Whether a bundle may be called so."""
+    return _PLAIN.fullmatch(name) is not None
+
+
 def name_fault(name: str) -> str | None:
     """Why a bundle can't hold a file of this name, or None."""
     if name == MANIFEST:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from handrail.runtime.bundle.manifest import MANIFEST, About, FileEntry, begins_sealed, name_fault, sealed
+from handrail.runtime.bundle.manifest import MANIFEST, About, FileEntry, begins_sealed, is_name, name_fault, sealed
 from handrail.runtime.bundle.reading import PIECE, Progress, verified
 from handrail.streams.errors import BundleError, OutputError
 
@@ -62,7 +62,7 @@ class BundleWriter:
         self._about = about
 
     def __enter__(self) -> Self:
-        _check_destination(self._destination, self._replace)
+        check_destination(self._destination, self._replace)
         try:
             self._destination.parent.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(self._destination)
@@ -96,7 +96,7 @@ class BundleWriter:
         _sync(manifest)
         _sync(self.folder)
         verified(self.folder, self._destination, self._progress)
-        _check_destination(self._destination, self._replace)  # once more: exports take their time
+        check_destination(self._destination, self._replace)  # once more: exports take their time
         if os.path.lexists(self._destination):
             _exchange(self.folder, self._destination)
         else:
@@ -119,7 +119,10 @@ def created_by() -> str:
         return "handrail"
 
 
-def _check_destination(destination: Path, replace: bool) -> None:
+def check_destination(destination: Path, replace: bool) -> None:
+    """Whether a bundle can get this name: asked before hours of work as well. Raises OutputError."""
+    if not is_name(destination.name):
+        raise OutputError(f"{destination}: expected letters, digits, '.', '_' and '-' in the name of a bundle")
     if not os.path.lexists(destination):
         return
     if not replace:

@@ -162,10 +162,14 @@ UNIT = Statistics({s: np.zeros(n, np.float32) for s, n in STREAMS.items()},
 SMALL = Settings(stage=1, steps=10, batch=2, at_once=2, lr_lora=1e-2, lr_fusion=3e-3, lora_r=4, lora_alpha=8)
 
 
+def backbone_id(family: str = "stand-in", source: str = "tiny", config: str = "0", weights: str = "0") -> BackboneId:
+    return BackboneId(family, source, None, 8, config * 64, weights * 64)
+
+
 def identity(examples: list[Example] | None = None, **changed: Any) -> Identity:
     same = {
-        "backbone": BackboneId("stand-in", "tiny", None, 8, "0" * 64), "data_sha256": data_hash(examples or EXAMPLES),
-        "imu_encoder_sha256": None, "statistics": UNIT,
+        "backbone": backbone_id(), "data_sha256": data_hash(examples or EXAMPLES), "imu_encoder_sha256": None,
+        "statistics": UNIT,
     }  # fmt: skip
     return Identity(**{**same, **changed})
 

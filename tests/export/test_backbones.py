@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,52 @@ def test_a_folder_without_one_of_our_backbones_is_refused(said: str, found: str 
         tiny.build("smolvlm2").tokenizer.save_pretrained(tmp_path)
     with pytest.raises(InputError, match=said):
         open_backbone(str(tmp_path))
+
+
+def _truncated(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+
+
+def _misshapen(folder: Path) -> None:
+    _configured(folder, lambda config: config["text_config"].update(intermediate_size=96))
+
+
+def _odd(folder: Path) -> None:
+    _configured(folder, lambda config: config.update(vision_config=3))
+
+
+def _garbled(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text('{"model": 7}')
+
+
+def _remote(folder: Path) -> None:
+    """Of a kind that transformers would ask to run the folder's own code for."""
+    (folder / "mine.py").write_text("raise SystemExit('it ran')")
+    _configured(folder, lambda config: config.update(model_type="mine", auto_map={"AutoConfig": "mine.Mine"}))
+
+
+def _configured(folder: Path, change: Callable[[Any], None]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("harm", [_truncated, _misshapen, _odd, _garbled, _remote])
+def test_a_damaged_or_odd_folder_is_refused_in_one_line_and_runs_nothing(
+    harm: Callable[[Path], None], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tiny.build("smolvlm2")
+    made.model.save_pretrained(tmp_path)
+    made.tokenizer.chat_template = made.side.template
+    made.tokenizer.save_pretrained(tmp_path)
+    harm(tmp_path)
+    capfd.readouterr()
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(SourceError) as e:
+        open_backbone(str(tmp_path))
+    assert "\n" not in str(e.value) and "copy it again" in str(e.value)
+    assert "it/s" not in capfd.readouterr().err  # no bar of theirs
 
 
 def test_the_adapters_change_nothing_at_first_train_alone_and_merge_into_the_weights() -> None:

@@ -77,6 +77,7 @@ def test_a_folder_is_all_its_files_by_name_and_empty_lines_are_passed_over(tmp_p
         ({**GOOD, "references": []}, "references: expected at least one answer where split is train"),
         ({**GOOD, "text": " "}, "text: expected the question"),
         ({**GOOD, "form": "scene"}, "text: expected none where form is scene"),
+        ({**GOOD, "time_s": [4, 4.000001]}, "time_s: expected a start from 0 and a later end"),
         ({**GOOD, "time_s": [4, 4]}, "time_s: expected a start from 0 and a later end"),
         ({**GOOD, "time_s": 0}, "time_s: expected a start from 0 and a later end"),
         ({**GOOD, "time_s": [1, 2, 3]}, "time_s: expected a number of seconds from 0, or [start, end]"),

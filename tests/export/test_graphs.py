@@ -29,11 +29,12 @@ from handrail.export.parity.compare import (  # noqa: E402
     Report,
     check,
     comparable,
+    difference,
     random_batch,
 )
 from handrail.export.training.checkpoint import write_checkpoint  # noqa: E402
 from handrail.export.training.fitting import new_trainer  # noqa: E402
-from handrail.export.training.resume import Identity, backbone_id, taken  # noqa: E402
+from handrail.export.training.resume import Identity, backbone_id, taken, weights_hash  # noqa: E402
 from handrail.export.training.trainer import PlainEngine, Settings  # noqa: E402
 from handrail.runtime.bundle import Bundle, open_bundle  # noqa: E402
 from handrail.runtime.grid import STREAMS, Statistics  # noqa: E402
@@ -185,6 +186,47 @@ def test_a_checkpoint_is_put_back_together_to_the_last_bit(tmp_path: Path) -> No
     assert any(where.name in line for line in loaded.provenance)
 
 
+def test_a_checkpoint_of_other_weights_of_the_same_kind_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(tmp_path)
+    other = tiny.build("internvl3", seed=5)
+    monkeypatch.setattr("handrail.export.bundles.loading.backbone_from", lambda *_, **__: other)
+    with pytest.raises(InputError, match="weights of the backbone: expected"):
+        load_trained(tmp_path, None)
+
+
+def test_weights_have_one_hash_with_and_without_adapters_and_in_bfloat16() -> None:
+    before = weights_hash(tiny.build("internvl3").model)
+    adapted = tiny.build("internvl3")
+    adapted.lora(4, 8)
+    assert weights_hash(adapted.model) == weights_hash(tiny.build("internvl3").model.bfloat16()) == before
+    assert weights_hash(tiny.build("internvl3", seed=1).model) != before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tiny:smolvlm2", "--out", "x", "--check", "--random", "500"], "--random: a check of its own"),
+        (["--check", "--tiny", "all", "--random", "500"], "--tiny: a check of its own"),
+        (["tiny:smolvlm2", "--out", "x", "--backbone", "y"], "is untrained and has its own"),
+        (["tiny:smolvlm2", "--out", "a b"], "expected letters, digits"),
+        (["runs/gone", "--check"], "expected CHECKPOINT and --out"),
+        (["--check", "--random", "5"], "--random 5: expected"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_go_together_are_refused_before_any_work(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    with pytest.raises(InputError, match=said):
+        command.run(parser.parse_args(words, argparse.Namespace(json=None)))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -233,6 +275,16 @@ def test_graphs_that_differ_from_torch_make_no_bundle(
     with pytest.raises(HandrailError, match="a graph differs from torch"):
         command.run(exported(tmp_path))
     assert not (tmp_path / "walk").exists() and "5.0e-01" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lossy", [False, True])
+def test_numbers_that_are_none_are_never_near_enough(lossy: bool) -> None:
+    import numpy as np
+
+    none = np.array([0.0, np.nan], np.float32)
+    assert difference(none, np.zeros(2)) == difference(np.zeros(2), none) == np.inf
+    for graph in ("vision", "decoder"):
+        assert not Report("x", 1, True, {graph: difference(none, np.zeros(2))}, lossy=lossy).held
 
 
 def test_scores_are_compared_as_long_as_both_wrote_the_same() -> None:

@@ -76,6 +76,11 @@ def refused(folder: Path, kind: type[HandrailError], said: str, *words: object) 
         (["--steps", 0], "--steps: expected"),
         (["--window", -1], "--window: expected"),
         (["--at-once", 0], "--at-once: expected"),
+        (["--window", "inf"], "--window: expected"),
+        (["--cache-gib", "nan"], "--cache-gib: expected a number above 0, got nan"),
+        (["--lr-lora", "nan"], "--lr-lora: expected"),
+        (["--stage", 2, "--from", "x", "--steps", 20], "--warmup 200: expected fewer than the 20 steps"),
+        (["--side", 224], "tiny:smolvlm2 has neither"),
         (["--keep", 0], "--keep: expected a number above 0, got 0"),
         (["--stage", 2], "--stage 2: starts from a checkpoint of stage 1; name it with --from"),
         (["--from", "runs/stage1"], "--from: only a new stage 2"),
@@ -144,6 +149,11 @@ def test_both_stages_on_a_tiny_backbone_stopped_and_gone_on(
     assert one["backbone"]["family"] == "smolvlm2" and one["trained_parameters"] > 0
     line = capsys.readouterr().out.strip()
     assert line.startswith("stage 1: 3 of 3 steps on 1 examples, loss") and line.endswith("step-000003")
+
+    weights = (folder / "out" / "step-000003" / "weights.safetensors").read_bytes()
+    assert run(folder, *few, "--steps", 3, "--resume", folder / "out" / "step-000001") == 0
+    assert capsys.readouterr().err.count("removed, since the training goes on from step 1") == 2
+    assert (folder / "out" / "step-000003" / "weights.safetensors").read_bytes() == weights
 
     second = ["--stage", 2, "--from", folder / "out", "--out", folder / "two", "--warmup", 1, "--steps", 2]
     assert run(folder, *few, *second) == 0
