@@ -188,7 +188,7 @@ def test_nothing_captured_at_the_end_of_the_interval_or_later_changes_a_bit(seed
 
 
 @settings(max_examples=12, deadline=None)
-@given(seed=st.integers(0, 999), at_ns=st.integers(T0 + 3 * S, T0 + 8 * S - 1))
+@given(seed=st.integers(0, 999), at_ns=st.integers(T0 + 3 * S, T0 + 7 * S))  # a second at least is left to differ in
 def test_a_bin_tells_nothing_that_came_after_it(seed: int, at_ns: int) -> None:
     start_ns, end_ns, past = T0 + S, T0 + 8 * S, clip(seed)
     changed = spliced(past, clip(seed + 1000), at_ns)
