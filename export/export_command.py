@@ -25,7 +25,7 @@ class ExportCommand:
         "handrail export runs/stage2 --out bundles/walk --quant w8 --imu-encoder best_model.ckpt",
         "handrail export tiny:qwen3-vl --out bundles/random --provider tensorrt",
         "handrail export --check --tiny all --json parity.json",
-        "handrail export --check --language smollm2/ --text essay.txt",
+        "handrail export --check --language smollm2-135m --text essay.txt",
         "handrail export --check --random 125,250,500",
     )
 
@@ -41,7 +41,8 @@ class ExportCommand:
         add("--backbone", metavar="SOURCE", help="where the backbone lies now, if it has moved")
         add("--check", action="store_true", help="compare graphs with torch; with a checkpoint, those of its bundle")
         add("--tiny", metavar="FAMILY", help="with --check alone: random models of a family (qwen3-vl, ...), or all")
-        add("--language", metavar="DIR", help="with --check alone: a language model, its greedy text and perplexities")
+        add("--language", metavar="NAME|DIR",
+            help="with --check alone: a language model, its greedy text and perplexities")
         add("--random", type=_millions, metavar="N[,N]",
             help="with --check alone: random models of N million parameters, time and memory of their export")
         add("--text", type=Path, metavar="FILE", help="for the perplexities: 2,000 tokens or more")
@@ -147,6 +148,7 @@ def _told(reports: list[Report], json_file: Path | None, sizes: dict[str, int]) 
 
 def _language(args: argparse.Namespace) -> int:
     from handrail.export.parity.language import TEXT_TOKENS, check_language
+    from handrail.export.weights import registry as models
 
     if not args.check or args.text is None:
         raise ConfigError("--language: expected --check and --text FILE with it")
@@ -154,7 +156,8 @@ def _language(args: argparse.Namespace) -> int:
         text = args.text.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise SourceError(f"{args.text}: can't be read as text ({e})") from e
-    report = check_language(args.language, text, say)
+    folder = str(models.ready(args.language)) if args.language in models.registry() else args.language
+    report = check_language(folder, text, say)
     print_table(
         f"perplexity of {report.tokens} tokens" + ("" if report.tokens >= TEXT_TOKENS else " (fewer than comparable)"),
         ("weights", "perplexity", "MB", "export s"),

@@ -16,7 +16,7 @@ class ModelsCommand:
     examples = (
         "handrail models list",
         "handrail models fetch smollm2-135m",
-        "handrail models fetch qwen3-vl-2b --revision COMMIT",
+        "handrail models fetch qwen3-vl-2b",
         "handrail models verify",
     )
 
@@ -25,11 +25,11 @@ class ModelsCommand:
         what = "name, origin, licence and whether it is here"
         verbs.add_parser("list", help=what, description=what)
         what = ("fetch models into the cache ($HANDRAIL_CACHE, else ~/.cache/handrail); what was broken off goes on, "
-                "what is here already and right stays. Of a hub's model (HF_ENDPOINT, HF_TOKEN) the first fetch needs "
-                "a commit; what comes then is remembered with its hashes, and anything else is refused from then on")
+                "what is here already and right stays. Of a hub's model (HF_ENDPOINT, HF_TOKEN) the pinned commit is "
+                "fetched; what comes first is remembered with its hashes, and anything else is refused from then on")
         fetch = verbs.add_parser("fetch", help="fetch models into the cache, checked", description=what)
         fetch.add_argument("names", nargs="+", metavar="MODEL", help="as `handrail models list` shows them")
-        fetch.add_argument("--revision", metavar="COMMIT", help="of a hub's model: the commit to fetch, 40 hex digits")
+        fetch.add_argument("--revision", metavar="COMMIT", help="of a hub's model: another commit than the pinned one")
         what = "read every byte again and compare with what was pinned; exit code 1 when anything differs"
         verify = verbs.add_parser("verify", help=what, description=what)
         verify.add_argument("names", nargs="*", metavar="MODEL", help="all that are here when none is named")

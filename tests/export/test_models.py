@@ -37,7 +37,7 @@ from handrail.runtime import cli
 from handrail.streams.errors import ModelError
 
 Run = Callable[..., tuple[int, str, str]]
-FIRST = ("models", "fetch", "made-up", "--revision", COMMIT)
+FIRST = ("models", "fetch", "made-up")
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("HANDRAIL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(hub_module, "PAUSES_S", ())
-    known: dict[str, Model] = {"made-up": Hub(about="a test", licence="MIT", id=ID)}
+    known: dict[str, Model] = {"made-up": Hub(about="a test", licence="MIT", id=ID, revision=COMMIT)}
     monkeypatch.setattr(models, "registry", lambda: known)
     return tmp_path / "cache" / "models"
 
@@ -104,7 +104,7 @@ def test_a_first_fetch_pins_what_came_and_takes_weights_and_text_alone(hub: Loop
 def test_what_is_here_already_is_not_asked_for_again(hub: LoopbackHub, run: Run) -> None:
     run(*FIRST)
     hub.asked.clear()
-    for words in (FIRST, FIRST[:3]):
+    for words in (FIRST, (*FIRST, "--revision", COMMIT)):
         code, out, _ = run(*words)
         assert code == 0 and "0 of 3 files fetched" in out
     assert hub.asked == []
@@ -116,7 +116,7 @@ def test_only_what_is_damaged_is_fetched_again(hub: LoopbackHub, run: Run, cache
     (cache / "made-up" / "tokenizer.json").write_bytes(b"[]")
     code, out, _ = run("models", "verify")
     assert code == 1 and "made-up/tokenizer.json: is damaged: its SHA-256 is not the pinned one" in out
-    assert run(*FIRST[:3])[0] == 0 and hub.asked == [("tokenizer.json", "")]
+    assert run(*FIRST)[0] == 0 and hub.asked == [("tokenizer.json", "")]
     assert run("models", "verify", "made-up")[:2] == (0, "made-up: 3 files, all as pinned\n")
 
 
@@ -133,12 +133,15 @@ def test_after_the_first_fetch_other_content_is_refused(hub: LoopbackHub, run: R
     assert (cache / "made-up" / "model.safetensors.part").stat().st_size == 0
 
 
-def test_a_commit_is_asked_for_once_and_cannot_be_changed_in_passing(hub: LoopbackHub, run: Run, cache: Path) -> None:
-    refused(run, f"made-up: a first fetch needs --revision COMMIT ({hub.url}/{ID}/commits/main lists them)", *FIRST[:3])
-    refused(run, "expected a commit of 40 hex digits, got 'main'", *FIRST[:4], "main")
+def test_the_commit_is_the_pinned_one_unless_another_is_asked_for_and_cannot_be_changed_in_passing(
+    hub: LoopbackHub, run: Run, cache: Path
+) -> None:
+    refused(run, f"expected a commit of 40 hex digits, got 'main'; {hub.url}/{ID}/commits/main lists them",
+            *FIRST, "--revision", "main")  # fmt: skip
     assert hub.asked == []
+    refused(run, f"revision/{'e' * 40}?blobs=true: the hub answers 404", *FIRST, "--revision", "e" * 40)
     run(*FIRST)
-    refused(run, f"made-up was fetched at {COMMIT}; to take another, delete", *FIRST[:4], "f" * 40)
+    refused(run, f"made-up was fetched at {COMMIT}; to take another, delete", *FIRST, "--revision", "f" * 40)
     refused(run, "a commit belongs to one model", "models", "fetch", "made-up", "made-up", "--revision", COMMIT)
 
 
@@ -157,7 +160,7 @@ def test_wherever_it_breaks_the_file_comes_whole(tmp_path_factory: pytest.TempPa
     with LoopbackHub() as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_ENDPOINT", server.url)
         server.broken_at["model.safetensors"] = breaks
-        url = hub_module.file_url(Hub(about="", licence="", id=ID), COMMIT, "model.safetensors")
+        url = hub_module.file_url(Hub(about="", licence="", id=ID, revision=COMMIT), COMMIT, "model.safetensors")
         told: list[int] = []
         pin = Pin(len(WEIGHTS), hashlib.sha256(WEIGHTS).hexdigest())
         hub_module.download(url, path, pin, lambda done, total: told.append(done))
@@ -173,7 +176,7 @@ def test_a_download_that_gave_up_goes_on_the_next_time(hub: LoopbackHub, run: Ru
     with pytest.raises(ModelError, match=r"made-up/model.safetensors: is missing; see `handrail models verify"):
         models.ready("made-up")
     hub.asked.clear()
-    assert run(*FIRST[:3])[0] == 0
+    assert run(*FIRST)[0] == 0
     assert hub.asked == [("model.safetensors", "bytes=123456-")]
 
 
@@ -182,7 +185,7 @@ def test_a_download_that_was_killed_goes_on_the_next_time(hub: LoopbackHub, cach
     code = (
         "from handrail.export.weights import fetching\n"
         "from handrail.export.weights import registry as models\n"
-        f"models.registry = lambda: {{'made-up': models.Hub(about='', licence='', id={ID!r})}}\n"
+        f"models.registry = lambda: {{'made-up': models.Hub(about='', licence='', id={ID!r}, revision={COMMIT!r})}}\n"
         f"fetching.fetch('made-up', {COMMIT!r}, lambda file, size: lambda done, total: None)\n"
     )
     child = subprocess.Popen([sys.executable, "-c", code])
@@ -342,7 +345,7 @@ def test_a_token_is_not_sent_in_clear_over_a_network(monkeypatch: pytest.MonkeyP
     for endpoint in ("http://mirror.example", "https://mirror.example"):
         monkeypatch.setenv("HF_ENDPOINT", endpoint)
         with pytest.raises(ModelError):
-            hub_module.listing(Hub(about="", licence="", id=ID), COMMIT)
+            hub_module.listing(Hub(about="", licence="", id=ID, revision=COMMIT), COMMIT)
     assert [request.get_header("Authorization") for request in seen] == [None, "Bearer hf_canary"]
 
 
@@ -358,7 +361,8 @@ def test_a_damaged_lock_is_told_and_not_overwritten(run: Run, hub: LoopbackHub, 
 
 def test_the_lock_of_another_model_is_told(run: Run, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
     run(*FIRST)
-    monkeypatch.setattr(models, "registry", lambda: {"made-up": Hub(about="", licence="", id="owner/other")})
+    other = Hub(about="", licence="", id="owner/other", revision=COMMIT)
+    monkeypatch.setattr(models, "registry", lambda: {"made-up": other})
     refused(run, "expected the lock of owner/other, found that of owner/model", *FIRST)
 
 
@@ -650,7 +654,7 @@ def test_the_list_says_what_is_here_and_writes_its_figures(
 
 def test_help_shows_examples_and_every_verb(run: Run) -> None:
     code, out, _ = run("models", "--help")
-    assert code == 0 and "handrail models fetch qwen3-vl-2b --revision COMMIT" in out
+    assert code == 0 and "handrail models fetch qwen3-vl-2b" in out
     assert "HANDRAIL_CACHE" in run("models", "fetch", "--help")[1]
     refused(run, "models: the following arguments are required: list|fetch|verify", "models")
 
