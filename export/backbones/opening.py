@@ -17,6 +17,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from handrail.export.backbones.base import Backbone, Side
 from handrail.export.backbones.families import FAMILIES, Family
+from handrail.export.quiet import quiet
 from handrail.runtime.preprocess import ImagePlan
 from handrail.runtime.preprocess.prompt import SENSOR, TokenPlan
 from handrail.streams.errors import ConfigError, SourceError
@@ -48,10 +49,11 @@ def open_backbone(
 
 @contextlib.contextmanager
 def readable(source: str, what: str) -> Iterator[None]:
-    """Whatever a damaged or odd folder makes of transformers is one line; no progress bars on standard error."""
+    """Whatever a damaged or odd folder makes of transformers is one line, and no bars or tales of tries beside it."""
     disable_progress_bar()
     try:
-        yield
+        with quiet():
+            yield
     except Exception as e:
         reason = (str(e).strip().splitlines() or [type(e).__name__])[0][:160]
         raise SourceError(f"{source}: {what} ({reason}); copy it again, or see `handrail models list`") from e

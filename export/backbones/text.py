@@ -35,7 +35,10 @@ class TextOnly(Backbone):
 
 
 def open_text(folder: str, dtype: torch.dtype = torch.float32) -> TextOnly:
-    """From a local directory in the format of transformers, or with one GGUF file (its weights are unpacked)."""
+    """From a local directory in the format of transformers, or with one GGUF file (its weights are unpacked). Raises
+    SourceError."""
+    if not Path(folder).is_dir():
+        raise SourceError(f"{folder}: expected a folder with a language model, or a name that `handrail models` lists")
     gguf = sorted(Path(folder).glob("*.gguf"))
     packed: dict[str, Any] = {"gguf_file": gguf[0].name} if gguf else {}
     safe = {} if gguf else {"use_safetensors": True}

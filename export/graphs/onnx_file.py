@@ -5,10 +5,7 @@ Weights lie beside the graph in one file, written straight from the module's ten
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers.exporters.onnxruntime_fusions import fuse_for_onnxruntime
 
+from handrail.export.quiet import quiet
 from handrail.runtime.providers import OPSET
 
 
@@ -66,16 +64,3 @@ def _shaped(module: nn.Module, shapes: tuple[Any, ...]) -> Any:
     code = module.forward.__func__.__code__
     takes_any = bool(code.co_flags & 0x04)
     return {code.co_varnames[code.co_argcount]: shapes} if takes_any else shapes
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """The exporters talk about their own insides."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

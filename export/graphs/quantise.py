@@ -14,7 +14,7 @@ import onnx
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-from handrail.export.graphs.onnx_file import quiet
+from handrail.export.quiet import quiet
 
 Quant = Literal["none", "w8", "w4"]
 BITS = {"w8": 8, "w4": 4}
