@@ -30,6 +30,8 @@ class Wearer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step_length_m: Annotated[float, msgspec.Meta(ge=0.3, le=1.2)] = 0.7
     directions: Literal["clock", "left-right"] = "clock"
     mono: bool = False  # one earbud: bearing is told by the earcon's shape, not by panning
+    aid: Literal["cane", "guide-dog", "none"] = "cane"  # what already finds the ground for the wearer
+    detail: Literal["brief", "normal", "full"] = "normal"  # of answers, and how often a change is described unasked
 
 
 class Audio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,6 +10,12 @@ import msgspec
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reflex_ms: float
     render_ms: float
+    encode_ms: float
+    sensors_ms: float
+    prefill_ms: float
+    token_ms: float
+    detect_ms: float
+    read_ms: float
 
 
 def load_declared() -> Declared:

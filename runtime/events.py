@@ -87,7 +87,7 @@ class Queued(Event, frozen=True, tag="queued"):
     utterance_id: int
     text: str
     priority: Priority
-    kind: str  # "hazard", "health", "status", later "answer"
+    kind: str  # "hazard", "health", "status", "answer"
     source_device_ns: int | None
     expires_ns: int
 
@@ -127,6 +127,71 @@ class Fault(Event, frozen=True, tag="fault"):
     detail: str
 
 
+class Asked(Event, frozen=True, tag="asked"):
+    """Something is to be answered. Questions that nobody asked come from a goal's next step or a change of scene."""
+
+    query_id: int
+    kind: str  # "question", "goal", "step", "read", "change"
+    text: str
+
+
+class AnswerBegun(Event, frozen=True, tag="answer_begun"):
+    """The prompt stands: what the model is about to be shown."""
+
+    query_id: int
+    frames: tuple[int, ...]  # captures (device_ns) of the frames, oldest first
+    encoded: int  # of them, how many had to be encoded now
+    sensors: dict[str, float]  # stream -> share of its 64 bins that are valid
+    texts: tuple[str, ...]  # recognised in the frames and quoted
+    prompt_tokens: int
+    reused_tokens: int  # of them, how many were in the cache already
+
+
+class ClauseReady(Event, frozen=True, tag="clause"):
+    """A clause of an answer is whole, and on its way to the speech queue if it isn't ``withheld``."""
+
+    query_id: int
+    text: str
+    tokens: int  # written so far
+    withheld: str | None = None  # why it isn't said
+
+
+class Answered(Event, frozen=True, tag="answered"):
+    """``parts_ms`` add up to the time from ``asked`` to here: on virtual time they are the declared ones."""
+
+    query_id: int
+    outcome: str  # "said", "silent", "refused", "cancelled", "limit", "repeated", "failed"
+    detail: str
+    tokens: tuple[int, ...]
+    text: str
+    first_token_ms: float | None  # from ``asked``
+    parts_ms: dict[str, float]
+
+
+class GoalChanged(Event, frozen=True, tag="goal"):
+    goal_id: int
+    state: str  # "active", "reached", "given_up", "replaced"
+    text: str
+
+
+class Labelled(Event, frozen=True, tag="labelled"):
+    """A detector's word for an obstacle held in enough looks to be spoken; None: it no longer does."""
+
+    obstacle_id: int
+    label: str | None
+    device_ns: int  # capture of the frame that decided it
+
+
+class TextSeen(Event, frozen=True, tag="text_seen"):
+    """Text was recognised in a frame; a place that was read before has the same id."""
+
+    device_ns: int
+    text_id: int
+    text: str
+    confidence: float
+    bearing_deg: float | None  # clockwise from the nose
+
+
 class StreamCount(msgspec.Struct, frozen=True):
     received: int
     dropped: int
@@ -141,4 +206,5 @@ class Ended(Event, frozen=True, tag="ended"):
 AnyEvent = (
     Started | SceneChanged | FrameSkipped | Alerted | SoundStarted | SoundEnded | Queued | Spoken | Unsaid
     | StateChanged | Seam | Fault | Ended
+    | Asked | AnswerBegun | ClauseReady | Answered | GoalChanged | Labelled | TextSeen
 )
