@@ -7,6 +7,7 @@ What each is like, so that none is taken for another:
     degraded    one trembling tone
     again       three quick rising tones: it sees again
     hush_ack    two soft ticks
+    asked       one soft rising chirp: a question was taken, an answer will come
     heartbeat   two very soft thumps: alive, nothing to say
 
 Everything lies above 200 Hz, since the speakers of glasses give little below. Bearings in degrees, clockwise from
@@ -93,6 +94,11 @@ def again() -> Sound:
 def hush_ack() -> Sound:
     """Heard the wearer's hush."""
     return _placed("hush_ack", [_Note(0.0, 0.03, 988.0, 988.0), _Note(0.07, 0.03, 740.0, 740.0)], 0.15, _SOFT)
+
+
+def asked() -> Sound:
+    """Took the wearer's question."""
+    return _placed("asked", [_Note(0.0, 0.09, 660.0, 990.0)], 0.15, _SOFT)
 
 
 def heartbeat() -> Sound:

@@ -36,7 +36,9 @@ class Recorder:
         self._info: SourceInfo | None = None
 
     def hooks(self) -> Hooks:
-        return Hooks(on_open=self._opened, on_event=self._event, on_seen=self._seen, on_sample=self._bar.sample)
+        return Hooks(on_open=self._opened, on_event=self._event,
+                     on_seen=self._seen, on_sample=self._bar.sample,
+                     on_timing=self._timings.append)
 
     def in_one_line(self, summary: Summary) -> str:
         return in_one_line(self._run, summary)

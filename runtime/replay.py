@@ -12,18 +12,20 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from handrail.device.open import SpeakerKind, open_speaker, open_voice
 from handrail.device.sound import Speaker, Voice
 from handrail.runtime.config import Config
 from handrail.runtime.declared import Declared, load_declared
+from handrail.runtime.engine.worker import InlineWorker, ThreadWorker
 from handrail.runtime.events import AnyEvent
 from handrail.runtime.guard import Guard
 from handrail.runtime.health import Watch
+from handrail.runtime.log import Timing
 from handrail.runtime.reflex.runner import InlineRunner, ProcessRunner, ReflexRunner, Seen
 from handrail.runtime.session import Session
 from handrail.runtime.speech.speech import Speech
@@ -32,7 +34,12 @@ from handrail.streams.errors import SourceError
 from handrail.streams.samples import Sample
 from handrail.streams.source import DecodePlan, Source, SourceInfo, open_source
 
+if TYPE_CHECKING:
+    from handrail.runtime.answer.opening import Loaded
+
 Speed = Literal["virtual", "real"]
+
+PICTURES_HZ = 1.0  # of the RGB camera, where something looks at its pictures: decoding one takes 100 to 150 ms
 
 
 @dataclass(slots=True)
@@ -44,6 +51,7 @@ class Hooks:
     on_event: Callable[[AnyEvent], None] = lambda event: None
     on_seen: Callable[[Seen], None] = lambda seen: None
     on_sample: Callable[[Sample], None] = lambda sample: None
+    on_timing: Callable[[Timing], None] = lambda timing: None
     wrap: Callable[[Source], Source] = lambda source: source  # faults and mirrors
 
 
@@ -68,21 +76,31 @@ def replay(
     sound: SpeakerKind = "wav",
     wav: Path | None = None,
     hooks: Hooks | None = None,
+    loaded: Loaded | None = None,
 ) -> Replayed:
     """Run one replay to its end. Raises SourceError, ConfigError, OutputError, MissingDependencyError or DeviceError.
 
-    ``wav`` None with ``sound="wav"`` throws the sound away (it is still timed as if heard).
+    ``wav`` None with ``sound="wav"`` throws the sound away (it is still timed as if heard). ``loaded``: what answers
+    questions, and which are asked; its pictures are decoded on top of ``plan``.
     """
     run = run_virtual if speed == "virtual" else asyncio.run
-    return run(_replay(uri, config or Config(), plan or DecodePlan(), speed, sound, wav, hooks or Hooks()))
+    plan = plan or DecodePlan()
+    if loaded is not None:
+        plan = replace(plan, rgb_hz=max(plan.rgb_hz, PICTURES_HZ))
+    return run(_replay(uri, config or Config(), plan, speed, sound, wav, hooks or Hooks(), loaded))
 
 
 async def _replay(
-    uri: str, config: Config, plan: DecodePlan, speed: Speed, sound: SpeakerKind, wav: Path | None, hooks: Hooks
+    uri: str, config: Config, plan: DecodePlan, speed: Speed, sound: SpeakerKind, wav: Path | None, hooks: Hooks,
+    loaded: Loaded | None,
 ) -> Replayed:
     declared = load_declared()
     async with open_source(uri, plan) as opened, contextlib.AsyncExitStack() as stack:
         source = hooks.wrap(opened)
+        if loaded is not None:
+            from handrail.runtime.answer.building import check_times
+
+            check_times(loaded.options, source.info)
         hooks.on_open(source.info)
         voice = open_voice(config.audio.voice)
         stack.push_async_callback(voice.close)
@@ -91,7 +109,8 @@ async def _replay(
         speaker = open_speaker(sound, wav or Path(os.devnull), config.audio.period_ms)
         stack.push_async_callback(speaker.close)
         began_s, start_ns = time.perf_counter(), now_ns()
-        await _session(source, runner, voice, speaker, config, declared if speed == "virtual" else None, hooks)
+        parts = _Parts(source, runner, voice, speaker, config, declared, speed == "virtual", hooks)
+        await _session(parts, loaded)
         return Replayed(source.info, (now_ns() - start_ns) / NS_PER_S, time.perf_counter() - began_s, hooks)
 
 
@@ -105,17 +124,37 @@ async def _runner(source: Source, speed: Speed, declared: Declared) -> ReflexRun
     return runner
 
 
-async def _session(
-    source: Source, runner: ReflexRunner, voice: Voice, speaker: Speaker, config: Config, declared: Declared | None,
-    hooks: Hooks,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    source: Source
+    runner: ReflexRunner
+    voice: Voice
+    speaker: Speaker
+    config: Config
+    declared: Declared
+    virtual: bool
+    hooks: Hooks
+
+
+async def _session(p: _Parts, loaded: Loaded | None) -> None:
     start_ns = now_ns()
     guard = Guard()
-    emit = guard.around(hooks.on_event)
-    render_ms = 0.0 if declared is None else declared.render_ms
-    speech = Speech(config, voice, speaker, emit, start_ns, render_ms)
+    emit = guard.around(p.hooks.on_event)
+    speech = Speech(p.config, p.voice, p.speaker, emit, start_ns, p.declared.render_ms if p.virtual else 0.0)
     watch = Watch(speech, emit, start_ns)
-    await Session(
-        source, runner, speech, watch, emit, start_ns, guard, version=version("handrail"),
-        on_seen=hooks.on_seen, on_sample=hooks.on_sample,
-    ).run()
+    on_timing = guard.around(p.hooks.on_timing)
+    worker = (InlineWorker if p.virtual else ThreadWorker)(
+        lambda what, ms: on_timing(Timing(what, ms=round(ms, 4), t_ns=now_ns() - start_ns))
+    )
+    answers = None
+    if loaded is not None:
+        from handrail.runtime.answer.building import build  # needs what a replay without questions doesn't
+
+        answers = build(loaded, p.source.info, worker, p.declared, speech, emit, start_ns, p.config.wearer, p.virtual)
+    try:
+        await Session(
+            p.source, p.runner, speech, watch, emit, start_ns, guard, version=version("handrail"),
+            on_seen=p.hooks.on_seen, on_sample=p.hooks.on_sample, answers=answers,
+        ).run()
+    finally:
+        await worker.close()

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from handrail.runtime.terminal import say, write_json
 from handrail.streams.errors import ConfigError, DeviceError, OutputError
 
 if TYPE_CHECKING:
+    from handrail.runtime.answer.opening import Loaded
     from handrail.streams.source import SourceInfo
 
 
@@ -30,6 +32,8 @@ class ReplayCommand:
         "handrail replay vrs:walk.vrs --out out/walk --json figures.json",
         'handrail replay "world:7?kind=head-bar" --config wearer.toml',
         'handrail replay "vrs:walk.vrs?loop=25" --out out/load --speed real --sound card',
+        'handrail replay vrs:walk.vrs --model BUNDLE --question "what is in front of me?@12" --goal "find the door@20"',
+        "handrail replay vrs:walk.vrs --model BUNDLE --ocr on --question \"read that@4.5\"",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -56,6 +60,7 @@ class ReplayCommand:
             help="wav: guidance.wav (default); card: the sound card; null: a card that discards; "
                  "the last two need --speed real",
         )  # fmt: skip
+        _add_answers(parser)
         parser.add_argument("--no-report", action="store_true", help="leave report.html out")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -68,24 +73,98 @@ class ReplayCommand:
         if args.sound != "wav" and args.speed == "virtual":
             raise ConfigError(f"--sound {args.sound}: plays in real time; add --speed real")
         config = load_config(args.config)
+        loaded = _loaded(args)
         out = _folder(args.out)
         wav = out / "guidance.wav" if args.sound == "wav" else None
         uri = _drawn(args.uri) if args.speed == "real" and args.uri.startswith("world:") else args.uri
         with Recorder(out, report=not args.no_report) as recorder:
             replayed = replay(
-                uri, config=config, speed=args.speed, sound=args.sound, wav=wav, hooks=recorder.hooks()
+                uri, config=config, speed=args.speed, sound=args.sound, wav=wav, hooks=recorder.hooks(), loaded=loaded
             )
         summary = recorder.finish(replayed, wav)
         for path in filter(None, (out / "summary.json", args.json)):
             write_json(path, summary)
         print_summary(summary)
         say(recorder.in_one_line(summary))
-        for note in replayed.info.notes:
+        for note in (*replayed.info.notes, *(() if loaded is None else loaded.notes)):
             say(f"note: {note}")
         say(f"results: {out}" + ("" if args.no_report else f"; look at {out / 'report.html'}"))
         if (lost := recorder.sound_lost) is not None:
             raise DeviceError(f"not all of it was heard: {lost}")
         return 0
+
+
+def _add_answers(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("questions and goals")
+    group.add_argument(
+        "--model", type=Path, metavar="BUNDLE",
+        help="a folder that `handrail export` wrote: answers questions and goals",
+    )  # fmt: skip
+    group.add_argument(
+        "--question", action="append", default=[], type=_timed, metavar="TEXT@SECONDS", dest="questions",
+        help="ask so many seconds into the recording; may be given several times. \"read that\" reads text aloud",
+    )  # fmt: skip
+    group.add_argument(
+        "--goal", action="append", default=[], type=_timed, metavar="TEXT@SECONDS", dest="goals",
+        help="a goal from then on: its next step is spoken when it is due, until it is reached or replaced",
+    )  # fmt: skip
+    group.add_argument(
+        "--typed", action="store_true",
+        help="lines typed on the terminal are asked as they come (needs --speed real); so are: goal: TEXT, give up, "
+             "hush, repeat, read that, more, less",
+    )  # fmt: skip
+    group.add_argument(
+        "--sampling", default="fixed:10", metavar="uniform|backward|fixed:SECONDS|last",
+        help="which 8 frames a question takes: evenly over all that is held (60 s at most), one a second back from the "
+             "question, evenly over the last SECONDS (default: fixed:10), or the newest alone",
+    )  # fmt: skip
+    group.add_argument(
+        "--ocr", choices=("off", "auto", "on"), default="auto",
+        help="text in the pictures: off; auto: read when a question is about it (default); on: read as frames arrive",
+    )  # fmt: skip
+    group.add_argument(
+        "--labels", choices=("auto", "on", "off"), default="auto",
+        help="words for obstacles (\"chair\") from a detector: auto: when a model is given (default)",
+    )  # fmt: skip
+    group.add_argument(
+        "--provider", choices=("cpu", "cuda", "tensorrt"), help="where the model runs (default: what it was made for)"
+    )
+
+
+def _timed(text: str) -> tuple[str, float]:
+    """TEXT@SECONDS"""
+    words, at, seconds = text.rpartition("@")
+    try:
+        at_s = float(seconds)
+    except ValueError:
+        at_s = math.nan
+    if not at or not words.strip() or not 0 <= at_s < math.inf:
+        raise argparse.ArgumentTypeError(f"expected TEXT@SECONDS, like \"what is ahead?@12.5\", got {text[:80]!r}")
+    return words.strip(), at_s
+
+
+def _loaded(args: argparse.Namespace) -> Loaded | None:
+    """What answers are made with; None where nothing of it is asked for."""
+    wanted = args.model is not None or args.questions or args.goals or args.typed
+    if not wanted and args.labels != "on" and args.ocr != "on" and args.provider is None:
+        return None
+    from handrail.runtime.answer import opening  # needs onnxruntime and tokenizers
+    from handrail.runtime.engine.features import Sampling
+    from handrail.runtime.progress import BytesBar
+
+    asked = [opening.Asked(text, at_s) for text, at_s in args.questions]
+    asked += [opening.Asked(f"goal: {text}", at_s) for text, at_s in args.goals]
+    labels = args.labels == "on" or (args.labels == "auto" and args.model is not None)
+    if args.typed and args.speed == "virtual":
+        raise ConfigError("--typed: is asked in real time; add --speed real")
+    if args.provider is not None and args.model is None:
+        raise ConfigError(f"--provider {args.provider}: says where a model runs; add --model BUNDLE")
+    options = opening.Options(
+        args.model, args.provider, Sampling.parse(args.sampling), args.ocr, labels,
+        tuple(sorted(asked, key=lambda a: a.at_s)), args.typed,
+    )  # fmt: skip
+    with BytesBar("model") as bar:
+        return opening.load(options, hashed=bar, said=lambda line: say(line, sys.stderr))
 
 
 def _drawn(uri: str) -> str:

@@ -1,10 +1,11 @@
 """One session: samples in, spoken guidance out. The main path of Handrail, from top to bottom.
 
     source -> buffer -> pair of frames -> one-slot mailbox -> reflex -> scene -> alerts, health -> speech
+                   -> colour pictures, sensors -> answers (when asked, or when it is due) ------------^
 
 Four tasks: this one takes samples in and never waits for another; ``_look`` turns pairs into scenes; ``Speech`` says
-what is due. ``Watch`` sits on the loop's timers and notices when frames stop. Live, recorded and simulated sources run
-through the same lines.
+what is due; ``Answers``, where there are any, writes what was asked for. ``Watch`` sits on the loop's timers and
+notices when frames stop. Live, recorded and simulated sources run through the same lines.
 
 Whatever goes wrong in here, or in what is hung on (a log on a full disk), ends the session aloud: the blind earcon and
 "Guidance stopped.", since silence would be taken for a way with nothing in it.
@@ -17,13 +18,15 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 from handrail.runtime.events import AnyEvent, Ended, Fault, FrameSkipped, SceneChanged, Seam, Started, StreamCount
 from handrail.runtime.guard import Guard
 from handrail.runtime.health import Watch
 from handrail.runtime.mailbox import Mailbox
 from handrail.runtime.reflex.runner import Look, ReflexRunner, Seen
+from handrail.runtime.scene import Scene
 from handrail.runtime.speech.phrases import Notice as Line
 from handrail.runtime.speech.speech import Speech, Tone
 from handrail.streams.buffer import RollingBuffer
@@ -42,6 +45,30 @@ FAULT_NOTICES = {"source": Line.SENSOR_FAULT, "reflex": Line.DETECTOR_FAULT}
 
 Emit = Callable[[AnyEvent], None]
 T = TypeVar("T")
+
+
+class Answers(Protocol):
+    """What answers questions: hears of everything, waits for nothing. ``answer.answers.Answers`` is one."""
+
+    def take(self, sample: Sample) -> None:
+        """Every sample that may be used."""
+        ...
+
+    def labelled(self, scene: Scene) -> Scene:
+        """The scene with the words that are known for its things."""
+        ...
+
+    def scene(self, scene: Scene, captured_ns: int) -> None: ...
+
+    def seam(self) -> None: ...
+
+    async def run(self, buffer: RollingBuffer) -> None:
+        """Until cancelled."""
+        ...
+
+    async def done(self) -> None:
+        """Until all that was asked, or will be, has been answered and handed to speech."""
+        ...
 
 
 class Session:
@@ -63,7 +90,9 @@ class Session:
         version: str,
         on_seen: Callable[[Seen], None] = lambda seen: None,
         on_sample: Callable[[Sample], None] = lambda sample: None,
+        answers: Answers | None = None,
     ) -> None:
+        self._answers = answers
         self._source, self._runner, self._speech, self._watch = source, runner, speech, watch
         self._emit, self._start_ns, self._version = emit, start_ns, version
         self._guard = guard
@@ -96,6 +125,9 @@ class Session:
                     tasks.create_task(self._watched("speech", self._speech.run()), name="speech"),
                     tasks.create_task(self._watched("session", self._guard.broken()), name="guard"),
                 ]
+                if self._answers is not None:
+                    answering = self._watched("answers", self._answers.run(self.buffer))
+                    background.append(tasks.create_task(answering, name="answers"))
                 reason = await self._watched("source", self._take_in())
                 await self._finish()
                 for task in background:
@@ -143,6 +175,8 @@ class Session:
 
     def _use(self, sample: Sample) -> None:
         label = sample.stream.label
+        if self._answers is not None:
+            self._answers.take(sample)
         match sample.payload:
             case ImuBatch() as batch:
                 self._imu.append((label, batch))
@@ -178,14 +212,23 @@ class Session:
         except ChildDied as e:
             self._fault("reflex", str(e))
         self._speech.seam()
+        if self._answers is not None:
+            self._answers.seam()
         self._emit(Seam(self._t(), detail))
 
     async def _finish(self) -> None:
-        """The source has ended: the last frame may still become a scene, and what is due may still be said."""
+        """The source has ended: the last frame may still become a scene, and what is due may still be said.
+
+        Of what was asked everything is answered and said.
+        """
         self._watch.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._caught_up.wait()
+        if self._answers is not None:
+            await self._answers.done()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
                 await self._speech.idle()
 
     # -- frames to scenes ------------------------------------------------------------------------------------------
@@ -213,10 +256,14 @@ class Session:
             self._emit(FrameSkipped(self._t(), look.device_ns, "seam"))
             return
         age_ms = (now_ns() - captured_ns) / 1e6
+        if self._answers is not None:
+            seen = replace(seen, scene=self._answers.labelled(seen.scene))
         self._emit(SceneChanged(self._t(), seen.scene, age_ms))
         self._on_seen(seen)
         self._watch.scene(seen.scene, captured_ns)
         self._speech.scene(seen.scene, captured_ns)
+        if self._answers is not None:
+            self._answers.scene(seen.scene, captured_ns)
 
     def _with_motion(self, look: Look) -> Look:
         imu, poses = self._joined_imu(), tuple(self._poses)

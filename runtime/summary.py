@@ -9,17 +9,22 @@ scene being there, or to the first sample being heard.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 
 from handrail.runtime.events import (
     Alerted,
+    AnswerBegun,
+    Answered,
     AnyEvent,
+    Asked,
+    ClauseReady,
     Ended,
     Fault,
     FrameSkipped,
+    GoalChanged,
     Queued,
     SceneChanged,
     Seam,
@@ -60,6 +65,23 @@ class Latency(msgspec.Struct, frozen=True):
     p99: float | None
 
 
+class AnswerGiven(msgspec.Struct, frozen=True):
+    """What came of a question, a goal's step or a change of scene."""
+
+    kind: str  # "question", "goal", "step", "read", "change"
+    question: str
+    asked_s: float
+    outcome: str  # "said", "silent", "refused", "cancelled", "limit", "repeated", "failed"; "open": the run ended first
+    text: str  # what the model wrote
+    said: list[str]  # clauses handed to speech
+    frames: int
+    sensors: dict[str, float]  # stream -> share of its 64 bins that were valid
+    tokens: int
+    first_token_ms: float | None  # from asking, as the next two
+    first_word_ms: float | None  # to the first sample heard of the answer
+    parts_ms: dict[str, float]  # they add up to the time from asking to the last token
+
+
 class StateAt(msgspec.Struct, frozen=True):
     t_s: float
     state: str
@@ -84,6 +106,7 @@ class Summary(msgspec.Struct, frozen=True):
     latency_ms: dict[str, Latency]
     states: list[StateAt]
     scene_final: FinalScene
+    answers: list[AnswerGiven]
     events_sha256: str
     realtime_factor: float | None  # recording's seconds per second it took; None when not measured
 
@@ -105,6 +128,8 @@ class Run:
         self.alerts: list[Alerted] = []
         self.skipped: dict[str, int] = {}  # reason -> frames
         self.faults: list[Fault | Seam] = []
+        self.answers: dict[int, Answering] = {}  # by query
+        self.goals: list[GoalChanged] = []
         self.found: set[tuple[int, int]] = set()  # every obstacle that was ever confirmed: (scenes begun anew, id)
         self._told: set[tuple[int, int]] = set()
         self._news: list[float] = []  # bearings of first alerts whose tone hasn't been heard yet
@@ -139,6 +164,16 @@ class Run:
                 self.states.append(event)
             case Seam() | Fault():
                 self.faults.append(event)
+            case Asked():
+                self.answers[event.query_id] = Answering(event)
+            case AnswerBegun():
+                self.answers[event.query_id].begun = event
+            case ClauseReady():
+                self.answers[event.query_id].clauses.append(event)
+            case Answered():
+                self.answers[event.query_id].answered = event
+            case GoalChanged():
+                self.goals.append(event)
             case Ended():
                 self.ended = event
 
@@ -188,6 +223,7 @@ class Run:
             latency_ms={path: latency_of(values) for path, values in self.latencies_ms.items()},
             states=[StateAt(round(e.t_ns / NS_PER_S, 6), e.state.value) for e in self.states],
             scene_final=_final(self.last_scene),
+            answers=[a.given(self.sounds) for a in self.answers.values()],
             events_sha256=events_sha256,
             realtime_factor=realtime_factor,
         )
@@ -209,6 +245,35 @@ class Sounding:
             round(start_s, 6), round(start_s + self.heard_s, 6), self.words.text, self.words.priority.name.lower(),
             self.words.kind, self.words.source_device_ns,
         )
+
+
+@dataclass(slots=True)
+class Answering:
+    """A query and all that is in the log about it."""
+
+    asked: Asked
+    begun: AnswerBegun | None = None
+    clauses: list[ClauseReady] = field(default_factory=list)
+    answered: Answered | None = None
+
+    def given(self, sounds: Iterable[Sounding]) -> AnswerGiven:
+        begun, answered = self.begun, self.answered
+        said = [c.text for c in self.clauses if c.withheld is None]
+        return AnswerGiven(
+            self.asked.kind, self.asked.text, round(self.asked.t_ns / NS_PER_S, 6),
+            "open" if answered is None else answered.outcome, "" if answered is None else answered.text, said,
+            0 if begun is None else len(begun.frames), {} if begun is None else begun.sensors,
+            0 if answered is None else len(answered.tokens), None if answered is None else answered.first_token_ms,
+            self._first_word_ms(sounds, said), {} if answered is None else answered.parts_ms,
+        )
+
+    def _first_word_ms(self, sounds: Iterable[Sounding], said: list[str]) -> float | None:
+        """From asking to the first sample of the first of its clauses that was heard."""
+        for s in sounds:
+            if s.words is not None and s.words.kind == "answer" and s.sound.audible_ns >= self.asked.t_ns:
+                if any(s.words.text in clause for clause in said):
+                    return round((s.sound.audible_ns - self.asked.t_ns) / NS_PER_MS, 3)
+        return None
 
 
 def gather(events: Iterable[AnyEvent]) -> Run:
@@ -247,6 +312,8 @@ def print_summary(summary: Summary) -> None:
         "heard", ("from s", "to s", "priority", "kind", "text"),
         [(f"{u.start_s:.2f}", f"{u.end_s:.2f}", u.priority, u.kind, u.text) for u in summary.utterances],
     )
+    for a in summary.answers:
+        print_answer(a)
     say("states: " + (", ".join(f"{s.state} at {s.t_s:.2f} s" for s in summary.states) or "none"))
     obstacles = [
         f"{o.label or 'obstacle'} ({o.height_band}) {o.distance_m:.1f} m {side_of(o.bearing_deg)}"
@@ -256,6 +323,14 @@ def print_summary(summary: Summary) -> None:
     if summary.realtime_factor is not None:
         say(f"speed: {summary.realtime_factor:.2f} times real time")
     say(f"events: sha256 {summary.events_sha256}")
+
+
+def print_answer(a: AnswerGiven) -> None:
+    """Question, answer and where the time went, in two lines."""
+    parts = ", ".join(f"{part} {ms:.0f}" for part, ms in a.parts_ms.items())
+    heard = "not heard" if a.first_word_ms is None else f"first word after {a.first_word_ms / 1e3:.2f} s"
+    say(f"{a.kind} at {a.asked_s:.2f} s: {a.question}")
+    say(f"  {a.outcome}, {heard}; {a.frames} frames, {a.tokens} tokens; ms: {parts or 'none'}")
 
 
 def in_one_line(run: Run, summary: Summary) -> str:

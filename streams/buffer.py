@@ -29,13 +29,14 @@ _END_OF_TIME = (1 << 63) - 1
 NS_PER_MS = 1_000_000
 
 
-# Three seconds of frames, ten of the rest at nominal Gen 2 rates; the count holds when more than that comes.
+# Three seconds of frames, ten of sound, and of the sensors as much as a question looks back to (ten seconds, and the
+# six before that an IMU's window begins in), at nominal Gen 2 rates; the count holds when more than that comes.
 BOUNDS: Mapping[Kind, Bound] = {
     Kind.RGB: Bound(3_000_000_000, 32), Kind.SLAM: Bound(3_000_000_000, 128), Kind.EYE: Bound(3_000_000_000, 128),
-    Kind.AUDIO: Bound(10_000_000_000, 1024), Kind.GAZE: Bound(10_000_000_000, 1024),
-    Kind.HANDS: Bound(10_000_000_000, 512), Kind.IMU: Bound(10_000_000_000, 16384),
-    Kind.POSE: Bound(10_000_000_000, 16384), Kind.MAG: Bound(10_000_000_000, 2048),
-    Kind.BARO: Bound(10_000_000_000, 1024),
+    Kind.AUDIO: Bound(10_000_000_000, 1024), Kind.GAZE: Bound(17_000_000_000, 2048),
+    Kind.HANDS: Bound(17_000_000_000, 1024), Kind.IMU: Bound(17_000_000_000, 16384),
+    Kind.POSE: Bound(17_000_000_000, 16384), Kind.MAG: Bound(17_000_000_000, 2048),
+    Kind.BARO: Bound(17_000_000_000, 1024),
 }
 
 

@@ -1,6 +1,6 @@
 """Where models compute: one job at a time, off the loop's thread in real time, inline on virtual time.
 
-    features = await worker.run(lambda: vision.encode(frame), declared.encode_ms)
+    features = await worker.run("vision", lambda: model.see(picture), declared.encode_ms)
 
 A job that nobody waits for any more still runs to its end (native code can't be stopped), but the next one waits for
 it: cancelling between two jobs is cancelling within one job's time. Knows nothing of what is computed.
@@ -19,24 +19,30 @@ T = TypeVar("T")
 
 NICE = 10  # hazards come first: of two cores the reflex and the loop need both now and then
 
+Took = Callable[[str, float], None]  # which job, and its milliseconds; called on the loop's thread
+
 
 class Worker(Protocol):
-    async def run(self, job: Callable[[], T], declared_ms: float) -> T:
-        """Its result, or what it raised. ``declared_ms``: how long it takes on virtual time."""
+    async def run(self, what: str, job: Callable[[], T], declared_ms: float) -> T:
+        """The job's result, or what it raised. ``declared_ms``: how long it takes on virtual time."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Waits for the job that runs."""
+        ...
 
 
 class InlineWorker:
     """For virtual time: the job runs at once and takes the declared time, so that every run is the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, took: Took) -> None:
+        self._took = took
         self._turn = asyncio.Lock()
 
-    async def run(self, job: Callable[[], T], declared_ms: float) -> T:
+    async def run(self, what: str, job: Callable[[], T], declared_ms: float) -> T:
         async with self._turn:
-            result = job()
+            result, ms = _timed(job)
+            self._took(what, ms)
             await asyncio.sleep(declared_ms / 1e3)
             return result
 
@@ -47,27 +53,25 @@ class InlineWorker:
 class ThreadWorker:
     """For real time: one thread at low priority."""
 
-    def __init__(self) -> None:
+    def __init__(self, took: Took) -> None:
+        self._took = took
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="model", initializer=_low_priority)
 
-    async def run(self, job: Callable[[], T], declared_ms: float) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, job)
+    async def run(self, what: str, job: Callable[[], T], declared_ms: float) -> T:
+        result, ms = await asyncio.get_running_loop().run_in_executor(self._pool, _timed, job)
+        self._took(what, ms)
+        return result
 
     async def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._pool.shutdown)
 
 
 def _low_priority() -> None:
     os.setpriority(os.PRIO_PROCESS, 0, NICE)  # on Linux 0 is the calling thread alone
 
 
-def measured(job: Callable[[], T], took: Callable[[float], None]) -> Callable[[], T]:
-    """The job, reporting its milliseconds."""
-
-    def timed() -> T:
-        began = time.perf_counter()
-        result = job()
-        took((time.perf_counter() - began) * 1e3)
-        return result
-
-    return timed
+def _timed(job: Callable[[], T]) -> tuple[T, float]:
+    began = time.perf_counter()
+    result = job()
+    return result, (time.perf_counter() - began) * 1e3

@@ -1,11 +1,14 @@
 """A question as token ids: the model's chat template, with the places of frames and sensors spelt out.
 
-The template marks each frame by one placeholder; the text encoder needs as many image tokens as the vision graph gives.
-Sensor tokens stand before the question. The template comes with the bundle, so it runs sandboxed.
+A conversation is a list of turns; a turn's own order is: fixed text, frames, sensors, question. Fixed text stands
+first so that what the decoder has read of it can be kept. The template marks each frame by one placeholder; the text
+encoder needs as many image tokens as the vision graph gives. The template comes with the bundle, so it runs sandboxed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,17 @@ class TokenPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     placeholder: str  # what the template writes for a frame
     frame: str  # what stands for it instead
     specials: dict[str, str] = {}  # what the template asks for by name: bos_token, ...
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the wearer's side says once, and the answer to it."""
+
+    question: str
+    frames: int = 0
+    sensor_tokens: int = 0
+    before: str = ""  # text before the frames
+    answer: str | None = None  # None: it is to be written now; only the last turn's
 
 
 class Prompter:
@@ -53,18 +67,28 @@ class Prompter:
 
     def text(self, question: str, frames: int, sensor_tokens: int) -> str:
         """What is tokenised."""
-        question = self._plain(question)
-        content: list[dict[str, str]] = [{"type": "image"}] * frames
-        content = [*content, {"type": "text", "text": SENSOR * sensor_tokens + question}]
+        return self.talk([Turn(question, frames, sensor_tokens)])
+
+    def talk(self, turns: Sequence[Turn]) -> str:
+        """A conversation that ends where the next answer begins."""
+        messages = [message for turn in turns for message in self._messages(turn)]
+        frames, sensors = sum(t.frames for t in turns), sum(t.sensor_tokens for t in turns)
         try:
-            text = self._template.render(
-                messages=[{"role": "user", "content": content}], add_generation_prompt=True, **self._plan.specials
-            )
+            text = self._template.render(messages=messages, add_generation_prompt=True, **self._plan.specials)
         except TemplateError as e:
             raise ConfigError(f"the chat template fails: {e}") from e
-        if text.count(self._plan.placeholder) != frames or text.count(SENSOR) != sensor_tokens:
+        if text.count(self._plan.placeholder) != frames or text.count(SENSOR) != sensors:
             raise ConfigError(f"the chat template wrote {text.count(self._plan.placeholder)} frames of {frames}")
         return text.replace(self._plan.placeholder, self._plan.frame)
+
+    def _messages(self, turn: Turn) -> list[dict[str, Any]]:
+        content: list[dict[str, str]] = [{"type": "text", "text": self._plain(turn.before)}] if turn.before else []
+        content += [{"type": "image"}] * turn.frames
+        content.append({"type": "text", "text": SENSOR * turn.sensor_tokens + self._plain(turn.question)})
+        said: list[dict[str, Any]] = [{"role": "user", "content": content}]
+        if turn.answer is not None:
+            said.append({"role": "assistant", "content": [{"type": "text", "text": self._plain(turn.answer)}]})
+        return said
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids

@@ -77,7 +77,8 @@ class Player:
         self._lead: tuple[asyncio.Task[None], int] | None = None  # the earcon that words wait for, and until when
         self._speaking: tuple[Utterance, Playback] | None = None
         self._cut: tuple[Unspoken, bool] | None = None  # why the current one was cut, and whether it may resume
-        self._busy = False  # an utterance has left the queue and isn't done
+        self._taken: Utterance | None = None  # has left the queue and isn't done
+        self._void = False  # it was called off while it was being rendered
         self._idle = asyncio.Event()
         self.last: Utterance | None = None  # said to its end
 
@@ -88,8 +89,9 @@ class Player:
         *, severity: int = 0, obstacle_id: int | None = None, fallback: str | None = None,
     ) -> None:  # fmt: skip
         """Into the queue; a NOW cuts what it outranks."""
+        id = next(self._ids)
         self._enqueue(
-            Utterance(next(self._ids), priority, severity, kind, key, words, expires_ns, obstacle_id, fallback)
+            Utterance(id, priority, severity, kind, key, words, expires_ns, obstacle_id, fallback, place=id)
         )
 
     def notice(self, notice: Notice) -> None:
@@ -123,9 +125,19 @@ class Player:
 
     def hush(self) -> None:
         """Stop, and forget what waits."""
-        if self._speaking is not None and self._cut is None:
-            self._stop(Unspoken.CUT, resume=False)
-        self._queue.drop_all(Unspoken.CUT)
+        self.withdraw(None)
+
+    def withdraw(self, kind: str | None) -> None:
+        """Stop, and forget, what is of a kind (None: everything); all else goes on."""
+        if self._taken is not None and kind in (None, self._taken.kind):
+            if self._speaking is None:
+                self._void = True
+            elif self._cut is None:
+                self._stop(Unspoken.CUT, resume=False)
+        self._queue.drop_all(Unspoken.CUT, kind)
+
+    async def at_most(self, count: int, kind: str) -> None:
+        await self._queue.at_most(count, kind)
 
     def holds(self, key: str) -> bool:
         return self._queue.holds(key)
@@ -133,7 +145,7 @@ class Player:
     @property
     def quiet(self) -> bool:
         """Nothing sounds and nothing waits."""
-        return not (self._sounds.playing or self._busy or self._queue.waiting)
+        return not (self._sounds.playing or self._taken is not None or self._queue.waiting)
 
     def moment(self) -> Moment:
         """As of the first sample that could be heard now."""
@@ -200,11 +212,11 @@ class Player:
             return  # to whatever is the most urgent now
         taken = self._queue.take(self.moment())
         if taken is not None:
-            self._busy = True
+            self._taken, self._void = taken[0], False
             try:
                 await self._speak(*taken)
             finally:
-                self._busy = False
+                self._taken = None
 
     def _led(self) -> bool:
         """An earcon sounds that words are to follow."""
@@ -218,6 +230,9 @@ class Player:
         """Clause by clause; a message of several gives way between them."""
         while True:
             text, sound = await self._rendered(u, say)
+            if self._void:
+                self._give_up(u, Unspoken.CUT)
+                return
             judged = u.judged(self.moment())
             if isinstance(judged, Silence):
                 self._give_up(u, judged.reason)

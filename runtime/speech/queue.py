@@ -27,8 +27,8 @@ class QueueStatistics:
     dropped: dict[str, int]  # reason -> how many
 
 
-def _order(u: Utterance) -> tuple[int, int, int]:
-    return (*u.rank, u.id)
+def _order(u: Utterance) -> tuple[int, int, int, int]:
+    return (*u.rank, u.place, u.id)
 
 
 class SpeechQueue:
@@ -39,6 +39,7 @@ class SpeechQueue:
         self._bound = bound
         self._waiting: list[Utterance] = []  # sorted by _order
         self._filled = asyncio.Event()
+        self._left = asyncio.Event()  # something has left since
         self._offered = self._taken = self._most = 0
         self._dropped = dict.fromkeys((str(r) for r in Unspoken), 0)
 
@@ -59,6 +60,7 @@ class SpeechQueue:
         found = self.peek(moment)
         if found is not None:
             self._waiting.remove(found[0])
+            self._left.set()
             self._taken += 1
         return found
 
@@ -85,9 +87,16 @@ class SpeechQueue:
     def holds(self, key: str) -> bool:
         return any(u.key == key for u in self._waiting)
 
-    def drop_all(self, reason: Unspoken) -> None:
-        for u in list(self._waiting):
+    def drop_all(self, reason: Unspoken, kind: str | None = None) -> None:
+        """All that wait, or all of a kind."""
+        for u in [u for u in self._waiting if kind in (None, u.kind)]:
             self._drop(u, reason)
+
+    async def at_most(self, count: int, kind: str) -> None:
+        """Until no more than ``count`` of a kind wait: for who has more to say than fits."""
+        while sum(u.kind == kind for u in self._waiting) > count:
+            self._left.clear()
+            await self._left.wait()
 
     async def filled(self) -> None:
         """Until something waits (which may turn out not to be worth saying)."""
@@ -102,5 +111,6 @@ class SpeechQueue:
 
     def _drop(self, u: Utterance, reason: Unspoken) -> None:
         self._waiting.remove(u)
+        self._left.set()
         self._dropped[reason] += 1
         self._unsaid(u, reason)

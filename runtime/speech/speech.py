@@ -38,6 +38,7 @@ class Tone(StrEnum):
     DEGRADED = "degraded"
     AGAIN = "again"
     HEARTBEAT = "heartbeat"
+    ASKED = "asked"
 
 
 _TONES: dict[Tone, Callable[[], Sound]] = {
@@ -45,6 +46,7 @@ _TONES: dict[Tone, Callable[[], Sound]] = {
     Tone.DEGRADED: earcons.degraded,
     Tone.AGAIN: earcons.again,
     Tone.HEARTBEAT: earcons.heartbeat,
+    Tone.ASKED: earcons.asked,
 }
 
 
@@ -68,6 +70,7 @@ class Speech:
         self._scene: Scene | None = None
         self._captured_ns = 0
         self._answers = 0
+        self._unsaid: Callable[[str, Unspoken], None] = lambda kind, reason: None
         self._faults_told_ns: dict[Notice, int] = {}
         self._player = Player(
             voice, speaker, config.wearer.speech_rate_wpm, render_ms, emit, start_ns, self._moment, self._dropped
@@ -126,6 +129,23 @@ class Speech:
         key = f"{kind} {self._answers}"
         self._player.offer(fixed(text, frame, captured_ns), priority, kind, key, now_ns() + int(ttl_s * NS_PER_S))
 
+    def withdraw(self, kind: str = "answer") -> None:
+        """Stop, and forget, what is of a kind, without an acknowledgement."""
+        self._player.withdraw(kind)
+
+    async def at_most(self, count: int, kind: str = "answer") -> None:
+        """Until no more than ``count`` of a kind wait to be said."""
+        await self._player.at_most(count, kind)
+
+    def on_unsaid(self, told: Callable[[str, Unspoken], None]) -> None:
+        """``told`` hears of every utterance that was given up: its kind and why."""
+        self._unsaid = told
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing sounds and nothing waits to be said."""
+        return self._player.quiet
+
     def hush(self) -> None:
         """Stop speaking and forget what waits; acknowledged by an earcon. Hazards from now on are told as ever."""
         self._player.hush()
@@ -174,5 +194,6 @@ class Speech:
 
     def _dropped(self, u: Utterance, reason: Unspoken) -> None:
         """Words went unsaid: the warning rule may tell it again, unless the wearer hushed or no voice is there."""
+        self._unsaid(u.kind, reason)
         if u.obstacle_id is not None and reason not in (Unspoken.CUT, Unspoken.DEVICE, Unspoken.SUPERSEDED):
             self._memory = self._memory.unsaid(u.obstacle_id)

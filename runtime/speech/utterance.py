@@ -93,6 +93,7 @@ class Utterance:
     obstacle_id: int | None = None
     fallback: str | None = None  # rendered beforehand, for when the voice has failed
     said_clauses: int = 0  # of a NORMAL text, before it was interrupted
+    place: int = 0  # among equals the smaller goes first: its first id, so that what was cut goes on where it was
 
     @property
     def rank(self) -> tuple[int, int]:

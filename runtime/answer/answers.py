@@ -1,0 +1,326 @@
+"""Questions, goals and changes of scene in; clauses in the speech queue out. The session's slow path.
+
+    answers = Answers(...)
+    group.create_task(answers.run(buffer))
+    answers.line("what is in front of me?")      # typed, spoken or scheduled; never waits
+
+One answer at a time: a newer question takes the place of an older one, and nothing that nobody asked for begins while
+somebody waits. Hazards never wait for any of this. An answer that fails is a fault and a spoken line, and the session
+goes on. Belongs to the loop's thread. Knows no graphs, no files and no sounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from handrail.runtime import config
+from handrail.runtime.answer.answering import Answering, Asking, Conversation, Means, Shown
+from handrail.runtime.answer.labels import Labels
+from handrail.runtime.answer.opening import Asked as Scheduled
+from handrail.runtime.answer.pictures import Pictures
+from handrail.runtime.answer.query import ASKED_ALOUD, Kind, Line, Outcome, Query, Stopwatch
+from handrail.runtime.answer.telling import Clause, Handing, Said, directed
+from handrail.runtime.answer.texts import Texts, gaze_deg
+from handrail.runtime.answer.unasked import Unasked
+from handrail.runtime.asking import commands, prompts
+from handrail.runtime.events import AnswerBegun, Answered, AnyEvent, Asked, ClauseReady, Fault
+from handrail.runtime.scene import Scene
+from handrail.runtime.speech.speech import Speech, Tone
+from handrail.runtime.speech.utterance import Frame, Unspoken
+from handrail.streams.buffer import RollingBuffer
+from handrail.streams.clock import NS_PER_S, now_ns, sleep_until_ns
+from handrail.streams.errors import InputError
+from handrail.streams.samples import Gaze, Sample
+
+FOLLOW_UP_NS = 30 * NS_PER_S  # after an answer's end: what is asked within keeps the conversation
+GAZE_WITHIN_NS = NS_PER_S // 5  # of a picture's capture
+LINE_TTL_S = 5.0
+LAST_ANSWER_S = 120.0  # when the source has ended: a long answer may still be written and said
+
+
+@dataclass(slots=True)
+class _Current:
+    """The query that is being answered."""
+
+    query: Query
+    watch: Stopwatch
+    frame: Frame | None  # the heading at asking
+    captured_ns: int | None  # loop time of the scene behind its directions
+    answering: Answering | None = None
+    told_changed: bool = False
+
+
+class Answers:
+    """``means`` None: no model; then text can be read and labels given, and questions are refused aloud."""
+
+    def __init__(
+        self, means: Means | None, pictures: Pictures, labels: Labels | None, texts: Texts, speech: Speech,
+        emit: Callable[[AnyEvent], None], start_ns: int, wearer: config.Wearer, gaze_labels: tuple[str, ...] = (),
+        scheduled: tuple[Scheduled, ...] = (),
+    ) -> None:  # fmt: skip
+        self._means, self._pictures, self._labels, self._texts = means, pictures, labels, texts
+        self._speech, self._emit, self._start_ns, self._wearer = speech, emit, start_ns, wearer
+        self._gaze_labels, self._scheduled = gaze_labels, scheduled
+        self._all_asked = asyncio.Event()
+        self._handing = Handing(speech)
+        self._unasked = Unasked(emit, start_ns)
+        self._ids = itertools.count(1)
+        self._buffer: RollingBuffer | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._current: _Current | None = None
+        self._newest_ns = 0  # device time of the newest capture that has arrived
+        self._scene: Scene | None = None
+        self._captured_ns = 0
+        self._talk = Conversation()
+        self._talk_until_ns = 0
+        speech.on_unsaid(self._not_said)
+
+    # What the session calls: nothing here waits.
+
+    def take(self, sample: Sample) -> None:
+        self._newest_ns = max(self._newest_ns, sample.device_ns)
+        self._pictures.take(sample)
+
+    def labelled(self, scene: Scene) -> Scene:
+        self._texts.saw(scene)
+        return scene if self._labels is None else self._labels.applied(scene)
+
+    def scene(self, scene: Scene, captured_ns: int) -> None:
+        self._scene, self._captured_ns = scene, captured_ns
+        if self._means is not None and self._task is None and self._group is not None and self._speech.quiet:
+            due = self._unasked.due(scene, now_ns(), self._wearer)
+            if due is not None:
+                self._ask(*due)
+
+    def seam(self) -> None:
+        self._scene = None
+        self._newest_ns = 0
+        self._talk = Conversation()
+        self._pictures.seam()
+        self._texts.seam()
+        self._unasked.seam()
+        if self._labels is not None:
+            self._labels.seam()
+        self._cancel()
+
+    def line(self, text: str) -> None:
+        """What the wearer typed or said."""
+        match commands.parse(text):
+            case commands.Question(question):
+                self._ask(Kind.QUESTION, question)
+            case commands.Goal(goal):
+                self._unasked.pursue(goal, now_ns())
+                self._ask(Kind.GOAL, goal)
+            case commands.Read():
+                self._ask(Kind.READ, text)
+            case commands.GiveUp():
+                self._give_up()
+            case commands.Hush():
+                self.hush()
+            case commands.Repeat():
+                self._speech.repeat()
+            case commands.Detail(by):
+                self._wearer = commands.with_detail(self._wearer, by)
+                self._talk = Conversation()  # its fixed part says how much to tell
+                self._say(f"Detail: {self._wearer.detail}.")
+            case commands.Nothing():
+                self._say(Line.NO_QUESTION)
+
+    def hush(self) -> None:
+        """Stop writing and speaking; acknowledged by an earcon."""
+        self._cancel()
+        self._speech.hush()
+
+    async def run(self, buffer: RollingBuffer) -> None:
+        """Until cancelled."""
+        self._buffer = buffer
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                group.create_task(self._pictures.run(), name="pictures")
+                group.create_task(self._handing.run(), name="handing")
+                for asked in self._scheduled:
+                    await sleep_until_ns(self._start_ns + round(asked.at_s * NS_PER_S))
+                    self.line(asked.text)
+                self._all_asked.set()
+                await asyncio.get_running_loop().create_future()
+            finally:
+                self._group = None
+
+    async def done(self) -> None:
+        """Until all that was, or is to be, asked has been answered and said; no longer than ``LAST_ANSWER_S``."""
+        await self._all_asked.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_ANSWER_S):
+                while self._task is not None:
+                    await asyncio.wait({self._task})
+                await self._handing.empty()
+                await self._speech.idle()
+
+    # Asking
+
+    def _ask(self, kind: Kind, text: str) -> None:
+        if self._group is None:
+            raise RuntimeError("expected run() to be under way before something is asked")
+        self._cancel()
+        query = Query(next(self._ids), kind, text, now_ns())
+        self._emit(Asked(self._t_ns(), query.id, kind.value, text))
+        if kind in ASKED_ALOUD:
+            self._speech.tone(Tone.ASKED)
+        self._task = self._group.create_task(self._answer(query), name="answer")
+
+    def _cancel(self) -> None:
+        """What is being written stops within one job, what of it waits to be said is withdrawn."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._handing.withdraw()
+
+    def _give_up(self) -> None:
+        self._cancel()
+        self._say(Line.GOAL_GIVEN_UP if self._unasked.give_up() else Line.NO_GOAL)
+
+    # Answering
+
+    async def _answer(self, query: Query) -> None:
+        frame = None if self._scene is None else Frame.of(self._scene.wearer)
+        current = _Current(query, Stopwatch(), frame, None if self._scene is None else self._captured_ns)
+        self._current = current
+        outcome, detail = Outcome.CANCELLED, ""
+        try:
+            with self._pictures.held():
+                outcome, detail = await self._outcome(current)
+        except InputError as e:
+            outcome, detail = Outcome.REFUSED, str(e)
+            self._say(Line.TOO_LONG)
+        except Exception as e:  # an answer that fails must not end the warnings
+            outcome, detail = Outcome.FAILED, f"{type(e).__name__}: {e}"
+            self._emit(Fault(self._t_ns(), "answer", detail))
+            self._say(Line.FAILED)
+        finally:
+            if asyncio.current_task() is self._task:
+                self._task = None
+            self._report(current, outcome, detail)
+
+    async def _outcome(self, current: _Current) -> tuple[Outcome, str]:
+        query = current.query
+        if query.kind is Kind.READ:
+            return await self._read_that(current)
+        refused = Line.NO_MODEL if self._means is None else Line.NOT_YET if self._pictures.newest is None else None
+        if refused is not None:
+            if query.kind in ASKED_ALOUD:
+                self._say(refused)
+            return Outcome.REFUSED, refused.value
+        if self._texts.wanted(query.text):
+            await self._texts.read_newest()
+            current.watch.mark("read")
+        outcome = await self._write(current)
+        self._after(current, outcome)
+        return outcome, ""
+
+    async def _write(self, current: _Current) -> Outcome:
+        """With the conversation so far; where that doesn't fit any more, without it."""
+        query = current.query
+        follows = query.kind is Kind.QUESTION and now_ns() <= self._talk_until_ns
+        past = self._talk if follows else Conversation()
+        try:
+            return await self._answering(current, past).run()
+        except InputError:
+            if not past.turns:
+                raise
+            return await self._answering(current, Conversation()).run()
+
+    def _answering(self, current: _Current, past: Conversation) -> Answering:
+        assert self._means is not None and self._buffer is not None
+        query, texts = current.query, self._texts.quoted(self._newest_ns, self._wearer)
+        age_ms = 0.0 if self._scene is None else (now_ns() - self._captured_ns) / 1e6
+        facts = prompts.facts(self._scene, age_ms, self._wearer)
+        asking = Asking(
+            query, prompts.instructions(self._wearer), self._unasked.prompt(query, facts, texts), query.text
+        )  # fmt: skip
+        current.answering = Answering(
+            self._means, asking, past, self._buffer.snapshot(self._newest_ns), self._wearer, current.watch,
+            shown=lambda shown: self._begun(query, shown, texts), said=lambda clause: self._clause(current, clause),
+        )  # fmt: skip
+        return current.answering
+
+    async def _read_that(self, current: _Current) -> tuple[Outcome, str]:
+        refused = Line.NO_READER if not self._texts.can_read else (
+            Line.NOT_YET if self._pictures.newest is None else None
+        )
+        if refused is not None:
+            self._say(refused)
+            return Outcome.REFUSED, refused.value
+        await self._texts.read_newest()
+        current.watch.mark("read")
+        self._clause(current, Clause(self._texts.aloud(self._look_deg(), self._wearer)))
+        return Outcome.SAID, ""
+
+    def _look_deg(self) -> tuple[float, float]:
+        """Where the eyes point from the nose, as of the newest picture; straight ahead where no gaze is known."""
+        assert self._buffer is not None
+        at_ns = self._newest_ns if self._pictures.newest is None else self._pictures.newest.device_ns
+        for label in self._gaze_labels:
+            gaze = self._buffer.closest(label, at_ns, GAZE_WITHIN_NS)
+            if gaze is not None and isinstance(gaze.payload, Gaze):
+                return gaze_deg(gaze.payload.yaw_rad, gaze.payload.pitch_rad)
+        return 0.0, 0.0
+
+    def _after(self, current: _Current, outcome: Outcome) -> None:
+        """What is added to an answer, and what is remembered of it."""
+        assert current.answering is not None
+        answering, kind = current.answering, current.query.kind
+        if outcome is Outcome.LIMIT:
+            self._say_after(Line.CUT_SHORT)
+        elif not answering.words.said and kind in ASKED_ALOUD:
+            self._say_after(Line.NOTHING)
+        self._talk = answering.talk
+        self._talk_until_ns = now_ns() + FOLLOW_UP_NS
+        self._unasked.answered(current.query, answering.words.text, self._scene, now_ns())
+
+    # Events and words
+
+    def _begun(self, query: Query, shown: Shown, texts: tuple[str, ...]) -> None:
+        self._emit(AnswerBegun(
+            self._t_ns(), query.id, tuple(e.device_ns for e in shown.frames), shown.encoded,
+            {} if shown.felt is None else shown.felt.valid, texts, shown.prompt_tokens, shown.reused_tokens,
+        ))  # fmt: skip
+
+    def _clause(self, current: _Current, clause: Clause) -> None:
+        tokens = 0 if current.answering is None else len(current.answering.words.tokens)
+        self._emit(ClauseReady(self._t_ns(), current.query.id, clause.text, tokens, clause.withheld))
+        if clause.withheld is None:
+            self._handing.say(Said(clause.text, directed(clause.text, current.frame), current.captured_ns))
+
+    def _report(self, current: _Current, outcome: Outcome, detail: str) -> None:
+        current.watch.mark("end")
+        words = None if current.answering is None else current.answering.words
+        first_ms = None if current.answering is None else current.answering.first_token_ms
+        self._emit(Answered(
+            self._t_ns(), current.query.id, outcome.value, detail, () if words is None else tuple(words.tokens),
+            "" if words is None else words.text, first_ms,
+            {part: ms for part, ms in current.watch.parts_ms.items() if ms > 0},
+        ))  # fmt: skip
+
+    def _say(self, line: str) -> None:
+        self._speech.say(line, LINE_TTL_S)
+
+    def _say_after(self, line: Line) -> None:
+        self._handing.say(Said(line.value, None, None))
+
+    def _not_said(self, kind: str, reason: Unspoken) -> None:
+        """Directions that no longer hold: the rest of the answer rests on them too."""
+        if kind == "answer" and reason is Unspoken.INVALID and self._current is not None:
+            current = self._current
+            if not current.told_changed:
+                current.told_changed = True
+                self._cancel()
+                self._say(Line.CHANGED)
+
+    def _t_ns(self) -> int:
+        return now_ns() - self._start_ns
