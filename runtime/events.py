@@ -131,7 +131,7 @@ class Asked(Event, frozen=True, tag="asked"):
     """Something is to be answered. Questions that nobody asked come from a goal's next step or a change of scene."""
 
     query_id: int
-    kind: str  # "question", "goal", "step", "read", "change"
+    kind: str  # "question", "scene", "goal", "step", "read", "change"
     text: str
 
 

@@ -68,7 +68,7 @@ class Latency(msgspec.Struct, frozen=True):
 class AnswerGiven(msgspec.Struct, frozen=True):
     """What came of a question, a goal's step or a change of scene."""
 
-    kind: str  # "question", "goal", "step", "read", "change"
+    kind: str  # "question", "scene", "goal", "step", "read", "change"
     question: str
     asked_s: float
     outcome: str  # "said", "silent", "refused", "cancelled", "limit", "repeated", "failed"; "open": the run ended first

@@ -17,6 +17,8 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from handrail.runtime import config
 from handrail.runtime.answer.answering import Answering, Asking, Conversation, Means, Shown
 from handrail.runtime.answer.labels import Labels
@@ -92,10 +94,12 @@ class Answers:
 
     def scene(self, scene: Scene, captured_ns: int) -> None:
         self._scene, self._captured_ns = scene, captured_ns
-        if self._means is not None and self._task is None and self._group is not None and self._speech.quiet:
-            due = self._unasked.due(scene, now_ns(), self._wearer)
-            if due is not None:
-                self._ask(*due)
+        if self._means is None or self._group is None or self._pictures.newest is None:
+            return
+        speaking = self._task is not None or self._handing.busy or not self._speech.quiet
+        due = self._unasked.due(scene, self._wearer, speaking)
+        if due is not None:
+            self._ask(*due)
 
     def seam(self) -> None:
         self._scene = None
@@ -113,26 +117,28 @@ class Answers:
         match commands.parse(text):
             case commands.Question(question):
                 self._ask(Kind.QUESTION, question)
-            case commands.Goal(goal):
-                self._unasked.pursue(goal, now_ns())
-                self._ask(Kind.GOAL, goal)
+            case commands.Describe():
+                self._ask(Kind.SCENE, text)
             case commands.Read():
                 self._ask(Kind.READ, text)
+            case commands.Aim(goal):
+                self._unasked.pursue(goal)
+                self._ask(Kind.GOAL, goal)
             case commands.GiveUp():
-                self._give_up()
+                self._cancel()
+                self._say(Line.GOAL_GIVEN_UP if self._unasked.give_up() else Line.NO_GOAL)
             case commands.Hush():
                 self.hush()
             case commands.Repeat():
                 self._speech.repeat()
-            case commands.Detail(by):
-                self._wearer = commands.with_detail(self._wearer, by)
-                self._talk = Conversation()  # its fixed part says how much to tell
-                self._say(f"Detail: {self._wearer.detail}.")
+            case commands.Detail(more):
+                self._change_detail(more)
             case commands.Nothing():
                 self._say(Line.NO_QUESTION)
 
     def hush(self) -> None:
         """Stop writing and speaking; acknowledged by an earcon."""
+        self._unasked.hushed()
         self._cancel()
         self._speech.hush()
 
@@ -170,6 +176,7 @@ class Answers:
         self._cancel()
         query = Query(next(self._ids), kind, text, now_ns())
         self._emit(Asked(self._t_ns(), query.id, kind.value, text))
+        self._unasked.begun(query, self._scene)
         if kind in ASKED_ALOUD:
             self._speech.tone(Tone.ASKED)
         self._task = self._group.create_task(self._answer(query), name="answer")
@@ -181,9 +188,12 @@ class Answers:
             self._task = None
         self._handing.withdraw()
 
-    def _give_up(self) -> None:
-        self._cancel()
-        self._say(Line.GOAL_GIVEN_UP if self._unasked.give_up() else Line.NO_GOAL)
+    def _change_detail(self, more: bool) -> None:
+        levels = ("brief", "normal", "full")
+        at = levels.index(self._wearer.detail) + (1 if more else -1)
+        self._wearer = msgspec.structs.replace(self._wearer, detail=levels[min(max(at, 0), len(levels) - 1)])
+        self._talk = Conversation()  # its fixed part says how much to tell
+        self._say(f"Detail: {self._wearer.detail}.")
 
     # Answering
 
@@ -281,7 +291,7 @@ class Answers:
             self._say_after(Line.NOTHING)
         self._talk = answering.talk
         self._talk_until_ns = now_ns() + FOLLOW_UP_NS
-        self._unasked.answered(current.query, answering.words.text, self._scene, now_ns())
+        self._unasked.answered(current.query, answering.words.text)
 
     # Events and words
 

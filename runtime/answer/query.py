@@ -13,13 +13,14 @@ from handrail.streams.clock import NS_PER_S, now_ns
 
 class Kind(StrEnum):
     QUESTION = "question"  # the wearer asked
+    SCENE = "scene"  # "what is around?"
     GOAL = "goal"  # the first step towards it
     STEP = "step"  # the next one, when it is due
     READ = "read"  # "read that"
     CHANGE = "change"  # of the scene: nobody asked
 
 
-ASKED_ALOUD = (Kind.QUESTION, Kind.GOAL, Kind.READ)  # somebody waits for these
+ASKED_ALOUD = (Kind.QUESTION, Kind.SCENE, Kind.GOAL, Kind.READ)  # somebody waits for these
 
 
 class Outcome(StrEnum):

@@ -107,6 +107,11 @@ class Handing:
                     said = self._ready.popleft()
                     self._speech.say(said.text, TTL_S, frame=said.frame, captured_ns=said.captured_ns)
 
+    @property
+    def busy(self) -> bool:
+        """Whether clauses wait for room."""
+        return bool(self._ready)
+
     async def empty(self) -> None:
         """Until all of it has been handed over and has left the queue."""
         while self._ready:

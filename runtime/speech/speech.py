@@ -112,9 +112,9 @@ class Speech:
         self._player.notice(notice)
 
     def tone(self, tone: Tone) -> None:
-        """The heartbeat gives way to anything that sounds; the others don't."""
+        """The heartbeat gives way to anything that sounds; the others don't. Words wait for the end of ``ASKED``."""
         if tone is not Tone.HEARTBEAT or self._player.quiet:
-            self._player.earcon(_TONES[tone](), leads=False)
+            self._player.earcon(_TONES[tone](), leads=tone is Tone.ASKED)
 
     async def last_words(self, notice: Notice, tone: Tone) -> None:
         """A tone and a fixed line when ``run`` has ended before its time: past everything that may have failed."""
