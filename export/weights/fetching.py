@@ -1,5 +1,6 @@
 """Getting a model into the cache: what is right already stays, what is missing or damaged is fetched, and nothing
-counts before its size and SHA-256 are right. One fetch of a model at a time."""
+counts before its size and SHA-256 are right. One fetch of a model at a time. NanoDet comes in a form that nothing here
+runs: its ONNX file is made right after."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from handrail.export.weights import hub, packages
+from handrail.export.weights.nanodet import make_nanodet
 from handrail.export.weights.registry import (
     COMMIT,
     Hub,
@@ -49,7 +51,10 @@ def fetch(name: str, revision: str | None, watch: Watch) -> list[str]:
         if isinstance(model, Package):
             if revision is not None:
                 raise ConfigError(f"--revision: {name} is a package of one version, {model.version}; leave it out")
-            return _fetch_package(name, model, watch)
+            fetched = _fetch_package(name, model, watch)
+            if name == "nanodet":
+                make_nanodet(folder_of(name))
+            return fetched
         return _fetch_hub(name, model, revision, watch)
 
 
