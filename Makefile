@@ -43,7 +43,7 @@ lock: setup-dev  ## solve requirements/*.lock anew from pyproject.toml
 	echo 'setuptools>=77' | $(LOCK) pyproject.toml - --extra speech --extra bench -o requirements/base.lock
 	$(LOCK) pyproject.toml --extra speech --extra bench --extra pyttsx3 --extra dev -c requirements/base.lock \
 	  -o requirements/dev.lock
-	$(LOCK) pyproject.toml --extra cpu --extra export --no-emit-package torch -c requirements/dev.lock \
+	$(LOCK) pyproject.toml --extra cpu --extra text --extra export --no-emit-package torch -c requirements/dev.lock \
 	  -o requirements/export.lock
 	$(LOCK) --no-deps requirements/aria.in -o requirements/aria.lock
 

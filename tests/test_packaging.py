@@ -66,7 +66,7 @@ def test_a_bare_room_name_can_not_be_imported(room: str, tmp_path: Path) -> None
 # Distribution -> import name, where they differ. What is only run or loaded (linters, the SDK's extras) has none.
 IMPORTED_AS = {
     "opencv-python-headless": "cv2", "espeakng-loader": "espeakng_loader", "projectaria-tools": "projectaria_tools",
-    "onnx-ir": "onnx_ir",
+    "onnx-ir": "onnx_ir", "pillow": "PIL",
 }
 ONLY_RUN = {"projectaria-client-sdk", "termcolor", "gguf", "onnxruntime-gpu", "tensorrt-cu13"}
 LATER = {"torch", "transformers", "peft", "accelerate", "safetensors", "onnx", "onnx_ir", "onnxruntime", "tokenizers"}
@@ -116,7 +116,7 @@ def test_the_lock_files_hold_every_requirement_with_hashes() -> None:
     base = names([*PROJECT["project"]["dependencies"], *extras["speech"], *extras["bench"], "setuptools"])
     assert base <= locked("base.lock") <= locked("dev.lock")
     assert names([*extras["dev"], *extras["pyttsx3"]]) <= locked("dev.lock")
-    assert names([*extras["cpu"], *extras["export"]]) - {"torch"} <= locked("export.lock")
+    assert names([*extras["cpu"], *extras["text"], *extras["export"]]) - {"torch"} <= locked("export.lock")
     assert locked("aria.lock") == names(extras["aria"])
     asked = (ROOT / "requirements" / "aria.in").read_text().splitlines()
     assert [line for line in asked if not line.startswith("#")] == extras["aria"]

@@ -57,6 +57,10 @@ def _swapped_label(label: str) -> str:
     return label.replace("left", "\0").replace("right", "left").replace("\0", "right")
 
 
+def mirrored(rig: Rig) -> Rig:
+    return _mirrored_rig(rig, _in_head_plane(rig.T_device_cpf))
+
+
 def _in_head_plane(T_device_cpf: F64) -> F64:
     flip = np.diag([-1.0, 1.0, 1.0, 1.0])
     return np.asarray(T_device_cpf @ flip @ np.linalg.inv(T_device_cpf))
