@@ -25,6 +25,7 @@ BENCHES = {
     "speed": "a looped recording on virtual time: seconds of recording per second",
     "train": "a tiny model in both training stages: learns, and goes on after a kill to the same weights",
     "gpu": "a bundle's graphs on CUDA and TensorRT: parity with the CPU, and latency",
+    "questions": "a bundle under questions: repeatable, silent when cancelled, memory that stays flat",
     "buffer": "the rolling buffer at four times nominal rates: resident memory over time",
 }
 

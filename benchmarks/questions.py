@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from handrail.runtime.answer.opening import Loaded, Options, load
 from handrail.runtime.events import Answered, SoundEnded, SoundStarted
 from handrail.runtime.progress import CountBar
 from handrail.streams.clock import NS_PER_S, now_ns, run_virtual
+from handrail.streams.damage import shifted
 from handrail.streams.samples import Sample
 
 QUESTION = "What is in front of me?"
@@ -136,8 +136,6 @@ async def memory(of: Clip, loaded: Loaded, count: int, bar: CountBar) -> dict[st
 
 def _later(samples: tuple[Sample, ...], rounds: int) -> tuple[Sample, ...]:
     """The samples again, captured that many rounds later."""
-    from handrail.streams.damage import shifted
-
     span_ns = max(s.device_ns for s in samples) - min(s.device_ns for s in samples) + 20_000_000
     return tuple(shifted(s, rounds * span_ns) for s in samples)
 
@@ -145,7 +143,3 @@ def _later(samples: tuple[Sample, ...], rounds: int) -> tuple[Sample, ...]:
 async def _forget(loaded: Loaded) -> None:
     if loaded.decoder is not None:
         loaded.decoder.rewind(0)
-
-
-def cold(loaded: Loaded) -> Loaded:
-    return replace(loaded)

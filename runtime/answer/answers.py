@@ -168,6 +168,12 @@ class Answers:
                 await self._handing.empty()
                 await self._speech.idle()
 
+    @property
+    def tokens_written(self) -> int:
+        """Of the answer that is being written."""
+        answering = None if self._current is None else self._current.answering
+        return 0 if answering is None else len(answering.words.tokens)
+
     # Asking
 
     def _ask(self, kind: Kind, text: str) -> None:

@@ -4,7 +4,6 @@
     prompts              our words round it
     goals                a goal's next step: when it is due
     changes              a change of scene: whether it is worth telling
-    conversation         what of the earlier turns a question may lean on
 
 Knows no model, no queue and no clock: times are the running loop's, in ns, handed in.
 """

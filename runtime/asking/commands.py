@@ -9,7 +9,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-LONGEST = 400  # characters of a line; the rest is left out
+LONGEST = 20_000  # characters of a line; the rest is left out: it doesn't fit a model anyway, which is said
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,11 @@ class Repeat:
 @dataclass(frozen=True, slots=True)
 class Detail:
     more: bool  # one level up or down
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """What is around, without a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +59,17 @@ class Question:
     text: str
 
 
-Command = Nothing | Hush | Repeat | Detail | Read | Aim | GiveUp | Question
+Command = Nothing | Hush | Repeat | Detail | Describe | Read | Aim | GiveUp | Question
 
 _FIXED: dict[Command, str] = {  # whole lines, without "please" and punctuation
     Hush(): r"stop(?: it| talking| speaking)?|hush|shush|(?:be )?(?:quiet|silent)|silence|shut up|enough",
     Repeat(): r"repeat(?: that| it| last)?|(?:say )?(?:that |it )?again|say (?:that|it) again|pardon|what did you say",
     Detail(True): r"more(?: details?)?|(?:say|tell me) more",
     Detail(False): r"less(?: details?)?|(?:say|tell me) less|shorter",
+    Describe(): (
+        r"describe(?: (?:it|this|that|the scene|the room))?|look (?:a)?round"
+        r"|what(?:'s| is) (?:around|round)(?: (?:me|us))?|where am i"
+    ),
     Read(): (
         r"read(?: (?:that|this|it|the (?:sign|text|label|screen)))?(?: to me| aloud| out)?"
         r"|what does (?:that|this|it|the (?:sign|text|label|screen)) say|what(?:'s| is) written(?: on it)?"

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from handrail.runtime import config
 from handrail.runtime.asking.commands import plain
-from handrail.runtime.asking.conversation import Turn
 from handrail.runtime.asking.place import confirmed
 from handrail.runtime.scene import Band, Coverage, Obstacle, Scene, Thing, Wearer
 from handrail.runtime.speech.phrases import direction, distance, speakable
@@ -70,10 +69,8 @@ def facts(scene: Scene | None, age_ms: float, wearer: config.Wearer) -> str:
     return " ".join([*parts, _unknown(scene.coverage, wearer)])
 
 
-def question(text: str, facts: str, texts: Sequence[str], turns: Sequence[Turn] = ()) -> str:
-    """``turns``: the earlier ones that it may lean on."""
-    before = [f"Asked before: {t.question} You said: {t.answer}" for t in turns]
-    return _composed(facts, texts, *before, f"Question: {plain(text)}")
+def question(text: str, facts: str, texts: Sequence[str]) -> str:
+    return _composed(facts, texts, f"Question: {plain(text)}")
 
 
 def scene(facts: str, texts: Sequence[str]) -> str:

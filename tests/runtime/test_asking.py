@@ -1,4 +1,4 @@
-"""What the model is told, what the wearer's line means, and what of earlier turns counts."""
+"""What the model is told, and what the wearer's line means."""
 
 from __future__ import annotations
 
@@ -11,8 +11,20 @@ from scenes import look, mirrored, mirrored_wearer, thing, walker
 
 from handrail.runtime import config
 from handrail.runtime.asking import prompts
-from handrail.runtime.asking.commands import Aim, Command, Detail, GiveUp, Hush, Nothing, Question, Read, Repeat, parse
-from handrail.runtime.asking.conversation import MOST_CHARACTERS, MOST_TURNS, Conversation
+from handrail.runtime.asking.commands import (
+    LONGEST,
+    Aim,
+    Command,
+    Describe,
+    Detail,
+    GiveUp,
+    Hush,
+    Nothing,
+    Question,
+    Read,
+    Repeat,
+    parse,
+)
 from handrail.runtime.scene import Band, Obstacle, Scene, Thing
 from handrail.runtime.speech.phrases import FORBIDDEN
 
@@ -109,8 +121,8 @@ def test_instructions_follow_the_wearer_and_always_hold_the_rules(aid: str, deta
 
 def test_each_kind_of_prompt_begins_with_the_facts_and_ends_with_the_task() -> None:
     texts = ('"Push"', '"Exit\x00 2"')
-    asked = prompts.question("Where is\n the\x07 door?", "F.", texts, Conversation().answered("A?", "B.", 0).turns)
-    assert asked == 'F.\nText read: "Push"; "Exit 2".\nAsked before: A? You said: B.\nQuestion: Where is the door?'
+    asked = prompts.question("Where is\n the\x07 door?", "F.", texts)
+    assert asked == 'F.\nText read: "Push"; "Exit 2".\nQuestion: Where is the door?'
     assert prompts.scene("F.", ()) == "F.\nSay what is around."
     step = prompts.next_step("find it", "Turn left.", "F.", ())
     assert "Told before: Turn left." in step and step.endswith(prompts.goal("find it", "F.", ()).splitlines()[-1])
@@ -127,6 +139,7 @@ def test_a_question_is_one_line_whatever_is_in_it(text: str) -> None:
     ("stop", Hush()), (" STOP! ", Hush()), ("hush", Hush()), ("please stop", Hush()), ("repeat", Repeat()),
     ("Say again, please.", Repeat()), ("say that again", Repeat()), ("more", Detail(True)),
     ("less detail", Detail(False)),
+    ("What's around me?", Describe()), ("describe", Describe()), ("look around", Describe()),
     ("read that", Read()), ("What does it say?", Read()), ("what does the sign say", Read()),
     ("goal: find the door", Aim("find the door")), ("Help me find the exit.", Aim("find the exit")),
     ("please help me find Gate B", Aim("find Gate B")), ("take me to the stairs", Aim("get to the stairs")),
@@ -145,22 +158,6 @@ def test_a_line_is_a_command_or_a_question(line: str, command: Command) -> None:
 def test_any_line_is_understood_as_something_of_bounded_length(line: str) -> None:
     match parse(line):
         case Question(text) | Aim(text):
-            assert text and len(text) <= 400 and text == " ".join(text.split())
+            assert text and len(text) <= LONGEST and text == " ".join(text.split())
         case command:
-            assert not isinstance(command, Nothing) or not re.search(r"\w", line[:400])
-
-
-def test_a_question_soon_after_an_answer_is_a_follow_up() -> None:
-    talk = Conversation().answered("What is that?", "A chair.", 10 * S)
-    assert talk.follows(39 * S) and not talk.follows(41 * S) and not talk.follows(9 * S)
-    assert not Conversation().follows(0) and Conversation().answered("A?", "  ", 0) == Conversation()
-
-
-@given(st.lists(st.tuples(st.text(max_size=500), st.text(max_size=500), st.integers(-S, 100 * S)), max_size=8))
-def test_what_is_kept_is_bounded_and_the_newest(turns: list[tuple[str, str, int]]) -> None:
-    talk = Conversation()
-    for asked, said, at_ns in turns:
-        talk = talk.answered(asked, said, at_ns)
-    kept = talk.kept(talk.turns[-1].ended_ns if talk.turns else 0)
-    assert len(kept) <= MOST_TURNS and kept[-1:] == talk.turns[-1:]
-    assert all(len(t.question) <= MOST_CHARACTERS and len(t.answer) <= MOST_CHARACTERS for t in kept)
+            assert not isinstance(command, Nothing) or not re.search(r"\w", line)
