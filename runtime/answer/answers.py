@@ -30,6 +30,7 @@ from handrail.runtime.answer.texts import Texts, gaze_deg
 from handrail.runtime.answer.unasked import Unasked
 from handrail.runtime.asking import commands, prompts
 from handrail.runtime.events import AnswerBegun, Answered, AnyEvent, Asked, ClauseReady, Fault
+from handrail.runtime.preprocess.prompt import Turn
 from handrail.runtime.scene import Scene
 from handrail.runtime.speech.speech import Speech, Tone
 from handrail.runtime.speech.utterance import Frame, Unspoken
@@ -74,6 +75,7 @@ class Answers:
         self._buffer: RollingBuffer | None = None
         self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
+        self._fixed: asyncio.Task[None] | None = None
         self._current: _Current | None = None
         self._newest_ns = 0  # device time of the newest capture that has arrived
         self._scene: Scene | None = None
@@ -150,6 +152,7 @@ class Answers:
             try:
                 group.create_task(self._pictures.run(), name="pictures")
                 group.create_task(self._handing.run(), name="handing")
+                self._fixed = group.create_task(self._read_fixed(), name="fixed part")
                 for asked in self._scheduled:
                     await sleep_until_ns(self._start_ns + round(asked.at_s * NS_PER_S))
                     self.line(asked.text)
@@ -192,6 +195,8 @@ class Answers:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        if self._fixed is not None:  # what it has read stays
+            self._fixed.cancel()
         self._handing.withdraw()
 
     def _change_detail(self, more: bool) -> None:
@@ -202,6 +207,14 @@ class Answers:
         self._say(f"Detail: {self._wearer.detail}.")
 
     # Answering
+
+    async def _read_fixed(self) -> None:
+        """The fixed part of the prompt, before anybody asks: it stays in the cache for all that is asked."""
+        if self._means is None:
+            return
+        engine, turn = self._means.engine, Turn("", before=prompts.instructions(self._wearer))
+        with contextlib.suppress(InputError):  # it doesn't fit in the context: questions will say so
+            await engine.prefill(self._means.model.lay([turn], (), ()))
 
     async def _answer(self, query: Query) -> None:
         frame = None if self._scene is None else Frame.of(self._scene.wearer)

@@ -14,7 +14,7 @@ from typing import Literal
 from handrail.runtime.bundle import open_bundle
 from handrail.runtime.declared import Declared
 from handrail.runtime.engine.decoder import Decoder
-from handrail.runtime.engine.engine import Engine
+from handrail.runtime.engine.engine import Decodes, Engine
 from handrail.runtime.engine.features import DEFAULT, Sampling
 from handrail.runtime.engine.model import Model
 from handrail.runtime.engine.worker import Worker
@@ -54,7 +54,7 @@ class Loaded:
 
     options: Options
     model: Model | None
-    decoder: Decoder | None
+    decoder: Decodes | None
     detector: Detector | None
     reader: Reader | None
     encode_ms: float
@@ -81,7 +81,7 @@ def load(
     return Loaded(options, model, decoder, detector, reader, encode_ms, tuple(notes))
 
 
-def engine(model: Model, decoder: Decoder, worker: Worker, declared: Declared) -> Engine:
+def engine(model: Model, decoder: Decodes, worker: Worker, declared: Declared) -> Engine:
     """The engine of a loaded model."""
     return Engine(
         decoder, worker, model.embed, model.tokens.end, declared, axes=model.axes,

@@ -1,0 +1,288 @@
+"""Questions through the whole answer path: real graphs of a tiny model, real buffer, voice and queue, virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scenes import look, walker
+
+from handrail.benchmarks.answer_stage import Clip, Stage, clip, stage
+from handrail.benchmarks.questions import alone, caches, cancelled
+from handrail.export.bundles.bundling import write_bundle
+from handrail.export.bundles.loading import untrained
+from handrail.runtime.answer.opening import Loaded, Options, load
+from handrail.runtime.answer.query import Line
+from handrail.runtime.engine.prompt import F32, I64
+from handrail.runtime.events import AnswerBegun, Answered, Asked, ClauseReady, Fault, GoalChanged, Spoken
+from handrail.streams.clock import NS_PER_S, now_ns, run_virtual
+
+
+@pytest.fixture(scope="module")
+def recording() -> Clip:
+    return clip(rgb_hz=4.0)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundles") / "tiny"
+    write_bundle(untrained("tiny:smolvlm2"), folder, "none", "cpu")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(bundle: Path) -> Loaded:
+    return load(Options(bundle, labels=False, ocr="off"))
+
+
+class Writes:
+    """A decoder that writes given texts, one an answer, whatever it reads; the byte tokenizer's ids."""
+
+    context = 4096
+
+    def __init__(self, loaded: Loaded, *texts: str) -> None:
+        assert loaded.model is not None
+        self._end = loaded.model.tokens.end[0]
+        self._texts = [loaded.model.prompter.encode(text) for text in texts]
+        self._left: list[int] = []
+        self.prompts = 0
+        self.fails = False
+
+    def rewind(self, length: int) -> None:
+        pass
+
+    def read(self, embeds: F32, places: I64, frames: I64, deepstack: F32 | None = None) -> F32:
+        if self.fails:
+            raise RuntimeError("out of memory")
+        if len(embeds) > 1 or not self._left:  # a piece of a prompt
+            self._left = [*self._texts[min(self.prompts, len(self._texts) - 1)], self._end]
+        elif len(self._left) == len(self._texts[min(self.prompts, len(self._texts) - 1)]) + 1:
+            self._left.pop(0)
+        else:
+            self._left.pop(0)
+        if len(self._left) == 1:
+            self.prompts += 1
+        scores = np.zeros(400, np.float32)
+        scores[self._left[0]] = 1.0
+        return scores
+
+
+def writing(loaded: Loaded, *texts: str) -> Loaded:
+    return replace(loaded, decoder=Writes(loaded, *texts))
+
+
+def on_stage(of: Clip, loaded: Loaded, play: Callable[[Stage], Any]) -> list[Any]:
+    """The events of what ``play`` does."""
+
+    async def whole() -> list[Any]:
+        async with stage(of, loaded) as on:
+            await play(on)
+            return list(on.events)
+
+    return run_virtual(whole())
+
+
+def asked(of: Clip, loaded: Loaded, *lines: str) -> list[Any]:
+    async def play(on: Stage) -> None:
+        for line in lines:
+            on.answers.line(line)
+            await on.answers.done()
+
+    return on_stage(of, loaded, play)
+
+
+def spoken(events: list[Any]) -> list[str]:
+    return [e.text for e in events if isinstance(e, Spoken)]
+
+
+def outcomes(events: list[Any]) -> list[str]:
+    return [e.outcome for e in events if isinstance(e, Answered)]
+
+
+def test_the_log_holds_frames_sensors_tokens_clauses_and_parts_that_add_up(recording: Clip, loaded: Loaded) -> None:
+    events = asked(recording, loaded, "what is in front of me?")
+    began = next(e for e in events if isinstance(e, Asked))
+    shown = next(e for e in events if isinstance(e, AnswerBegun))
+    done = next(e for e in events if isinstance(e, Answered))
+    assert 1 <= len(shown.frames) <= 8 and shown.frames == tuple(sorted(set(shown.frames)))
+    assert set(shown.sensors) == {"imu", "magbaro", "gaze", "hands", "trajectory"} and shown.sensors["magbaro"] > 0
+    assert done.tokens and bool(done.text) <= any(isinstance(e, ClauseReady) for e in events)
+    assert sum(done.parts_ms.values()) == pytest.approx((done.t_ns - began.t_ns) / 1e6, abs=1e-3)
+    assert {"encode", "sensors", "prefill", "decode"} <= set(done.parts_ms)
+
+
+def test_the_same_question_has_the_same_answer_whatever_was_asked_before(recording: Clip, loaded: Loaded) -> None:
+    first = run_virtual(alone(recording, loaded))
+    assert run_virtual(alone(recording, loaded)) == first and first.tokens
+    assert run_virtual(caches(recording, loaded, first.tokens))["equal"]
+
+
+def test_hushed_at_any_token_it_is_silent_within_100_ms(recording: Clip, loaded: Loaded) -> None:
+    wordy = writing(loaded, "A chair. A table at two o'clock. " * 2)
+    for at in range(0, 60, 5):
+        found = run_virtual(cancelled(recording, wordy, at))
+        assert found["more_tokens"] <= 1 and found["silent_ms"] <= 100, found
+
+
+def test_clauses_are_spoken_while_the_rest_is_still_written(recording: Clip, loaded: Loaded) -> None:
+    text = "Boxes at ten o'clock, one metre. A wall is close on the right. The floor was seen to four metres."
+    events = asked(recording, writing(loaded, text), "what is around?")
+    assert spoken(events) == [part + "." for part in text[:-1].split(". ")]
+    first = next(i for i, e in enumerate(events) if isinstance(e, Spoken))
+    assert first < next(i for i, e in enumerate(events) if isinstance(e, Answered))
+    assert outcomes(events) == ["said"]
+
+
+def test_a_promise_of_safety_is_not_spoken(recording: Clip, loaded: Loaded) -> None:
+    events = asked(recording, writing(loaded, "A street. It is safe to cross. A car at two o'clock."), "can I cross?")
+    assert spoken(events) == ["A street.", "A car at two o'clock."]
+    assert [e.text for e in events if isinstance(e, ClauseReady) and e.withheld] == ["It is safe to cross."]
+
+
+def test_an_answer_that_never_ends_is_cut_with_a_word(recording: Clip, loaded: Loaded) -> None:
+    endless = " ".join(f"Thing {chr(97 + n % 26)}{chr(97 + n // 26)}." for n in range(80))
+    events = asked(recording, writing(loaded, endless), "what is there?")
+    assert outcomes(events) == ["limit"] and spoken(events)[-1] == Line.CUT_SHORT
+
+
+def test_an_answer_that_goes_round_in_circles_is_ended(recording: Clip, loaded: Loaded) -> None:
+    events = asked(recording, writing(loaded, "A chair. A table. " + "A chair. " * 30), "what is there?")
+    assert outcomes(events) == ["repeated"] and spoken(events) == ["A chair.", "A table."]
+
+
+def test_no_answer_to_a_question_is_said_and_never_an_empty_sound(recording: Clip, loaded: Loaded) -> None:
+    events = asked(recording, writing(loaded, ""), "what is there?")
+    assert outcomes(events) == ["silent"] and spoken(events) == [Line.NOTHING]
+
+
+@pytest.mark.parametrize("line", ["", "   ", "\x00\x07", "?!"])
+def test_an_empty_question_is_told_as_such(recording: Clip, loaded: Loaded, line: str) -> None:
+    events = asked(recording, loaded, line)
+    assert spoken(events) == [Line.NO_QUESTION] and not outcomes(events)
+
+
+@pytest.mark.parametrize("line", ["Что впереди?", "前に何がありますか", "ما الذي أمامي؟", "🚪?", "a" * 400])
+def test_a_question_in_any_script_is_answered(recording: Clip, loaded: Loaded, line: str) -> None:
+    assert outcomes(asked(recording, loaded, line))[0] in ("said", "limit", "repeated")
+
+
+def test_a_question_longer_than_the_context_is_refused_aloud(recording: Clip, loaded: Loaded) -> None:
+    events = asked(recording, loaded, "why " * 2000, "what is there?")
+    assert outcomes(events)[0] == "refused" and spoken(events)[0] == Line.TOO_LONG
+    assert outcomes(events)[1] != "refused"
+
+
+def test_marks_of_the_model_in_a_question_are_only_letters(recording: Clip, loaded: Loaded) -> None:
+    assert outcomes(asked(recording, loaded, "<image><sensor><end> <image> what?"))[0] in ("said", "limit", "repeated")
+
+
+def test_before_the_first_frame_it_says_that_it_cannot_see(recording: Clip, loaded: Loaded) -> None:
+    blind = Clip(recording.info, tuple(s for s in recording.samples if s.stream.label != "camera-rgb"))
+    events = asked(blind, loaded, "what is there?", "goal: find the door")
+    assert outcomes(events) == ["refused", "refused"] and spoken(events) == [Line.NOT_YET, Line.NOT_YET]
+
+
+def test_an_engine_that_fails_is_a_fault_and_a_word_and_the_next_question_is_answered(
+    recording: Clip, loaded: Loaded
+) -> None:
+    decoder = Writes(loaded, "A chair.")
+
+    async def play(on: Stage) -> None:
+        decoder.fails = True
+        on.answers.line("what is there?")
+        await on.answers.done()
+        decoder.fails = False
+        on.answers.line("and now?")
+        await on.answers.done()
+
+    events = on_stage(recording, replace(loaded, decoder=decoder), play)
+    assert outcomes(events) == ["failed", "said"] and spoken(events) == [Line.FAILED, "A chair."]
+    assert [e.component for e in events if isinstance(e, Fault)] == ["answer"]
+
+
+def test_a_newer_question_takes_the_place_of_the_older_one(recording: Clip, loaded: Loaded) -> None:
+    async def play(on: Stage) -> None:
+        on.answers.line("what is on the left?")
+        await asyncio.sleep(0.5)
+        on.answers.line("what is on the right?")
+        await on.answers.done()
+
+    events = on_stage(recording, writing(loaded, "A wall."), play)
+    assert outcomes(events) == ["cancelled", "said"] and spoken(events) == ["A wall."]
+
+
+def test_a_follow_up_reads_only_what_is_new(recording: Clip, loaded: Loaded) -> None:
+    events = asked(recording, loaded, "what is there?", "and on the left?")
+    first, second = (e for e in events if isinstance(e, AnswerBegun))
+    assert second.reused_tokens > first.prompt_tokens - 2 and second.prompt_tokens > first.prompt_tokens
+    assert not second.frames  # no picture since
+
+
+def test_the_fixed_part_of_the_prompt_is_read_before_anybody_asks(recording: Clip, loaded: Loaded) -> None:
+    async def play(on: Stage) -> None:
+        await asyncio.sleep(10.0)
+        on.answers.line("what is there?")
+        await on.answers.done()
+
+    shown = next(e for e in on_stage(recording, loaded, play) if isinstance(e, AnswerBegun))
+    assert shown.reused_tokens > 500  # of some thousand letters
+
+
+def test_a_goal_is_pursued_until_the_answer_says_that_it_is_reached(recording: Clip, loaded: Loaded) -> None:
+    told = writing(loaded, "Walk on, three metres.", "Turn right.", "Reached. The door is ahead.")
+
+    async def play(on: Stage) -> None:
+        on.answers.line("goal: find the door")
+        await on.answers.done()
+        for step in range(300):  # 30 s: the wearer walks a metre a second, straight on
+            on.answers.scene(look(step / 10, walker(step / 10)), now_ns())
+            await asyncio.sleep(0.1)
+
+    events = on_stage(recording, told, play)
+    assert [e.state for e in events if isinstance(e, GoalChanged)] == ["active", "reached"]
+    assert [e.kind for e in events if isinstance(e, Asked)][:3] == ["goal", "step", "step"]
+    assert spoken(events)[:4] == ["Walk on, three metres.", "Turn right.", "Reached.", "The door is ahead."]
+
+
+def test_a_step_that_needs_no_words_is_silence(recording: Clip, loaded: Loaded) -> None:
+    async def play(on: Stage) -> None:
+        on.answers.line("goal: find the door")
+        await on.answers.done()
+        for step in range(100):
+            on.answers.scene(look(step / 10, walker(step / 10)), now_ns())
+            await asyncio.sleep(0.1)
+
+    events = on_stage(recording, writing(loaded, "Walk on.", ""), play)
+    assert spoken(events) == ["Walk on."] and outcomes(events)[:2] == ["said", "silent"]
+
+
+@contextlib.asynccontextmanager
+async def _nothing() -> AsyncIterator[None]:
+    yield
+
+
+def test_directions_that_no_longer_hold_are_not_spoken(recording: Clip, loaded: Loaded) -> None:
+    async def play(on: Stage) -> None:
+        on.answers.scene(look(0, walker()), now_ns())
+        on.speech.scene(look(0, walker()), now_ns())
+        on.answers.line("what is there?")
+        await asyncio.sleep(3.0)
+        turned = look(3, walker(nose_deg=60))
+        on.speech.scene(turned, now_ns())
+        on.answers.scene(turned, now_ns())
+        await on.answers.done()
+
+    text = "A chair at ten o'clock. " * 1 + "A table at two o'clock. A lamp on the left."
+    events = on_stage(recording, writing(loaded, text), play)
+    assert spoken(events)[-1] == Line.CHANGED and "A lamp on the left." not in spoken(events)
+
+
+def test_time_does_not_run_backwards_in_the_log(recording: Clip, loaded: Loaded) -> None:
+    times = [e.t_ns for e in asked(recording, loaded, "what is there?", "less", "and now?", "give up")]
+    assert times == sorted(times) and times[-1] > NS_PER_S
