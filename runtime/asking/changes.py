@@ -35,6 +35,7 @@ TURN_DEG, TURN_M = 60.0, 3.0  # a turn counts once that much is walked since: lo
 FAST_MSEC = 1.5
 HAZARD_S, DROP_M = 4.0, 4.0
 SIDE_M, ALONG_M = 2.0, 4.0  # how far the width of the way is looked at, to each side and ahead
+MIDDLE_M = 0.3
 NARROW_M = 1.6  # a way under this is narrow
 CHANGED_BY = 0.6  # times as wide
 
@@ -169,11 +170,14 @@ def _hazardous(o: Obstacle, scene: Scene) -> bool:
 
 
 def _width_m(scene: Scene) -> float | None:
-    """Between what stands nearest on the left and on the right, two metres to each side at most; None: not known."""
+    """Between what stands nearest on the left and on the right, two metres to each side at most; None: not known.
+
+    What stands in the middle is in the way, and makes it no narrower.
+    """
     if scene.coverage is None or scene.coverage.corridor_known < 0.5:
         return None
     places = [ahead(o, scene.wearer) for o in confirmed(scene) if o.thing is Thing.OBSTACLE]
-    across = [across_m for along_m, across_m in places if 0 < along_m <= ALONG_M]
+    across = [across_m for along_m, across_m in places if 0 < along_m <= ALONG_M and abs(across_m) >= MIDDLE_M]
     left_m = min((-a for a in across if a < 0), default=SIDE_M)
-    right_m = min((a for a in across if a >= 0), default=SIDE_M)
+    right_m = min((a for a in across if a > 0), default=SIDE_M)
     return min(left_m, SIDE_M) + min(right_m, SIDE_M)

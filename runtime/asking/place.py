@@ -63,4 +63,5 @@ def ahead(o: Obstacle, w: Wearer) -> tuple[float, float]:
     """(along_m, across_m) from the wearer along the reference heading; across positive to the right."""
     distance_m, bearing_deg = o.seen_from(w)
     angle = math.radians(bearing_deg)
-    return distance_m * math.cos(angle), distance_m * math.sin(angle)
+    # Rounded, so that no rounding error decides what is left and what is right.
+    return round(distance_m * math.cos(angle), 6), round(distance_m * math.sin(angle), 6)

@@ -16,11 +16,15 @@ import unicodedata
 
 _WAY = (
     r"(?:path|way|road|street|route|lane|corridor|hall(?:way)?|passage(?:way)?|walkway|aisle|pavement|sidewalk"
-    r"|crossing|crosswalk|junction|floor|ground|area|space|stairs?|doorway|everything|it)"
+    r"|crossing|crosswalk|junction|floor|ground|area|space|stairs?|doorway|everything)"
 )
 _HARM = (
     r"(?:obstacles?|obstructions?|hazards?|dangers?|risks?|barriers?|traffic|cars?|vehicles?|threats?|trip(?:ping)?"
     r" hazards?|steps?|stairs|drop-?offs?|problems?|issues?|worr(?:y|ies))"
+)
+_NOTHING = r"(?:nothing|nobody|no one|(?:isn't|not) anything)"
+_THERE = (
+    r"(?:in (?:the|your) (?:way|path)|in front|ahead|before you|around|coming|near(?:by)?|to (?:worry|fear|avoid))"
 )
 _NOT = r"(?<!not )(?<!n't )(?<!never )(?<!cannot )"
 _GO = (
@@ -35,13 +39,14 @@ _PROMISES = [
         r"|\bsafety\b(?! (?:barrier|rail|railing|gate|fence|cone|tape|net|vest|sign|notice|door))")),
     ("says clear", re.compile(r"\bclear(?:ly|ed|er|est|s|ing)?\b")),
     ("says that nothing is in the way", re.compile(
-        r"\bnothing\b(?: \w+){0,3}? (?:in (?:the|your) (?:way|path)|in front|ahead|before you|around|near(?:by)?"
-        rf"|to (?:worry|fear|avoid))\b|\bno (?:\w+ ){{0,2}}?{_HARM}\b|\b{_HARM}[- ]free\b"
-        rf"|\b(?:free (?:of|from)|without|don't see|not see|see no|isn't|aren't)(?: any)?(?: \w+)?? {_HARM}\b"
+        rf"\b{_NOTHING}\b(?: \w+){{0,3}}? {_THERE}\b|\bno (?:\w+ ){{0,2}}?{_HARM}\b|\b{_HARM}[- ]free\b"
+        r"|\b(?:free (?:of|from)|without|(?:don't|can't|cannot|not) see|see no|isn't|aren't)"
+        rf"(?: any)?(?: \w+)?? {_HARM}\b"
         rf"|\bnot? any {_HARM}\b")),
     ("says that the way is free", re.compile(
         rf"\b{_WAY}\b(?: \w+){{0,3}}? (?:is|are|looks?|seems?|appears?|'s)(?: to be)?(?: \w+)?? {_NOT}"
-        r"(?:free|open|empty|unobstructed|unblocked|passable|walkable)\b(?! to the public)"
+        r"(?:free|open|empty|unobstructed|unblocked|passable|walkable)\b(?! plan| to the public)"
+        r"|\bit(?:'s| is| looks?| seems)(?: \w+)?? (?<!not )(?:free|empty|passable|walkable)\b"
         rf"|\b{_WAY}'s (?:\w+ )??(?:free|open|empty|passable)\b|\b(?:free|open|empty) (?:path|way|road|route|passage)\b"
         r"|\bunobstructed\b|\bcoast is\b|\bway is yours\b")),
     ("says that the wearer can go", re.compile(
@@ -49,6 +54,7 @@ _PROMISES = [
         rf"|\byou(?:'re| are) (?:good|okay|ok|fine|all right|alright|free) to\b|\bfree to {_GO}\b"
         rf"|\b(?:okay|ok|fine|all right|alright|possible|time) to {_GO}\b|\bgood to go\b|\bgo ahead\b|\ball good\b"
         rf"|\bfeel free\b|{_NOT}\bcross (?:now|the (?:road|street))\b|\bno need to (?:worry|wait|stop)\b"
+        r"|\byou (?:won't|will not) (?:hit|bump|trip|fall)\b"
         r"|\b(?:don't|do not) (?:worry|need to (?:worry|wait|stop))\b|\bright of way\b")),
 ]  # fmt: skip
 

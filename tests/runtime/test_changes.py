@@ -75,6 +75,7 @@ def test_a_way_that_narrows_or_opens_is_told() -> None:
     assert told(run(settled(*WALLS), look(9, STANDING, *NARROW), 2, 9)[0])[:1] == ["the way narrows"]
     assert told(run(settled(*NARROW), look(9, STANDING, *WALLS), 2, 9)[0])[:1] == ["the way opens"]
     assert told(run(settled(*WALLS), look(9, STANDING), 20, 9)[0]) == []  # wide before and after
+    assert told(run(settled(), look(9, STANDING, thing(3, 0)), 20, 9)[0]) == []  # in the way, not beside it
     assert told(run(settled(*WALLS), look(9, STANDING, *NARROW, known=0.1), 20, 9)[0]) == []
 
 

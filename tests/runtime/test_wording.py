@@ -83,6 +83,8 @@ def test_a_clause_of_the_same_words_has_been_seen() -> None:
 
 
 PROMISED = [
+    "Nobody is in front of you.", "No one is coming.", "You won't hit anything.", "There isn't anything in your way.",
+    "It is free.", "It looks quite empty.", "I can't see any obstacles.", "The way is open to you.",
     "It is safe to cross.", "You can walk safely.", "The path is clear.", "All clear ahead.", "That's SAFE",
     "s\u200bafe", "**Safe**", "There are no obstacles.", "No obstacle ahead.", "I see no hazards.",
     "Nothing in the way.", "There is nothing in your way.", "Nothing is in front of you.", "No cars coming.",
@@ -96,6 +98,8 @@ PROMISED = [
     "No immediate danger.", "You can keep walking.", "Safety first.", "The way ahead appears to be open.",
 ]  # fmt: skip
 FINE = [
+    "Yes, it is open.", "The space is open plan.", "The shop is open until five.", "It is not free.", "Nobody said so.",
+    "I see no door yet.", "The way is not free.", "A person is coming closer.",
     "Stop.", "Step down.", "Chair, ten o'clock, two metres.", "It looks unsafe.", "You can't cross.",
     "Do not cross now.", "You cannot go left.", "The path is blocked.", "The door is open.",
     "Open the door on your left.", "Turn left.", "I don't see forks yet.", "Nothing measured.",
