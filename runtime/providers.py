@@ -110,12 +110,17 @@ def tensorrt_options(manifest: Manifest, graph: str, cache: Path) -> dict[str, s
     return options
 
 
-def open_session(graph: Path, provider: Provider, options: Mapping[str, str] | None = None, threads: int = 1) -> Any:
-    """An ``onnxruntime.InferenceSession`` on that provider. Raises MissingDependencyError where it doesn't load."""
+def open_session(
+    graph: Path, provider: Provider, options: Mapping[str, str] | None = None, threads: int = 1, *, spin: bool = False,
+) -> Any:
+    """An ``onnxruntime.InferenceSession`` on that provider. Raises MissingDependencyError where it doesn't load.
+
+    ``spin``: waiting threads keep their core, which is quicker alone and slower beside others.
+    """
     ort = _onnxruntime()
     settings = ort.SessionOptions()
     settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
-    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    settings.add_session_config_entry("session.intra_op.allow_spinning", str(int(spin)))
     settings.log_severity_level = 3
     if provider == "tensorrt":  # of CUDA's graphs, what works out shapes rightly stays on the CPU
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")

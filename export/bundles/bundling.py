@@ -17,7 +17,9 @@ import torch
 from torch import nn
 
 from handrail.export.backbones.base import Backbone
+from handrail.export.graphs.causal import causal_graph, is_causal
 from handrail.export.graphs.decoder import decoder_graph, mask_names
+from handrail.export.graphs.linears import linears_of
 from handrail.export.graphs.onnx_file import fused, let_go, save
 from handrail.export.graphs.quantise import Quant, quantise
 from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
@@ -93,11 +95,14 @@ def write_graphs(
     backbone.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(backbone.side.template, encoding="utf-8")
     (folder / "statistics.json").write_bytes(msgspec.json.encode(parts.statistics.to_json()))
-    return sections(parts)
+    return sections(parts, provider)
 
 
 def write_decoder(backbone: Backbone, path: Path, quant: Quant, provider: Provider) -> None:
     """With ONNX Runtime's operators for the CPU; as opset 20 alone has it for the others."""
+    if provider == "cpu" and is_causal(backbone):
+        save(causal_graph(backbone, linears_of(quant)), path)
+        return
     graph = decoder_graph(backbone)
     if provider == "cpu":
         graph = fused(graph)
@@ -123,17 +128,24 @@ def write_embeddings(backbone: Backbone, path: Path) -> None:
     out.flush()
 
 
-def sections(parts: Parts) -> dict[str, Any]:
-    """What the runtime needs to know beside the graphs."""
-    backbone, fusion, text = parts.model.backbone, parts.model.fusion, parts.model.backbone.text_config
+def decoder_section(backbone: Backbone, provider: Provider = "cpu") -> dict[str, Any]:
+    """What ``runtime.engine.decoder`` needs to know of ``decoder.onnx``."""
+    text = backbone.text_config
     return {
-        "decoder": {
-            "layers": text.num_hidden_layers, "kv_heads": text.num_key_value_heads,
-            "head_dim": getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
-            "d_model": backbone.d_model, "axes": 3 if backbone.mrope else 1,
-            "masks": dict(zip(mask_names(backbone), backbone.windows().values(), strict=True)),
-            "both_ways": backbone.both_ways, "deepstack": backbone.deepstack_layers,
-        },
+        "cache": "shared" if provider == "cpu" and is_causal(backbone) else "grown",
+        "layers": text.num_hidden_layers, "kv_heads": text.num_key_value_heads,
+        "head_dim": getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
+        "d_model": backbone.d_model, "axes": 3 if backbone.mrope else 1,
+        "masks": dict(zip(mask_names(backbone), backbone.windows().values(), strict=True)),
+        "both_ways": backbone.both_ways, "deepstack": backbone.deepstack_layers,
+    }  # fmt: skip
+
+
+def sections(parts: Parts, provider: Provider = "cpu") -> dict[str, Any]:
+    """What the runtime needs to know beside the graphs."""
+    backbone, fusion = parts.model.backbone, parts.model.fusion
+    return {
+        "decoder": decoder_section(backbone, provider),
         "vision": {
             "tokens_per_frame": backbone.tokens_per_frame, "grid": backbone.frame_grid,
             "pixels": backbone.side.image.shape,
