@@ -16,7 +16,7 @@ from handrail.runtime.declared import Declared
 from handrail.runtime.engine.decoder import Decoder
 from handrail.runtime.engine.engine import Decodes, Engine
 from handrail.runtime.engine.features import DEFAULT, Sampling
-from handrail.runtime.engine.model import Model
+from handrail.runtime.engine.model import Model, provider_options
 from handrail.runtime.engine.worker import Worker
 from handrail.runtime.labels.detector import Detector
 from handrail.runtime.labels.opening import open_detector
@@ -98,7 +98,8 @@ def _model(
     if chosen != "cpu" and made_for == "cpu":
         raise ConfigError(f"--provider {chosen}: {path} was made for the CPU; export it with --provider {chosen}")
     said(f"loading {bundle.manifest.name} on {chosen}")
-    model, decoder = Model(bundle, chosen), Decoder(bundle, chosen)
+    model = Model(bundle, chosen)
+    decoder = Decoder(bundle, chosen, options=provider_options(bundle, "decoder.onnx", chosen))
     encode_ms = model.warm_up()
     decoder.warm_up()
     return model, decoder, encode_ms

@@ -11,7 +11,7 @@ Knows no frames, no words and no speech.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 import numpy as np
@@ -77,7 +77,7 @@ class Engine:
             )
         return kept
 
-    async def tokens(self, laid: Laid, most: int) -> AsyncIterator[int]:
+    async def tokens(self, laid: Laid, most: int) -> AsyncGenerator[int, None]:
         """The greedy answer to a prompt that was prefilled, without the token that ends it; at most ``most``."""
         place = laid.next_place
         for _ in range(min(most, self.context - len(laid))):

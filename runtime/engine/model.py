@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -147,11 +146,8 @@ class Model:
         return mean[None].astype(np.float32)
 
     def _session(self, graph: str) -> Any:
-        path: Path = self._bundle.path(graph)
-        options = None
-        if self._provider == "tensorrt":
-            options = tensorrt_options(self._bundle.manifest, graph, cache_folder() / "tensorrt")
-        return open_session(path, self._provider, options, self._threads)
+        options = provider_options(self._bundle, graph, self._provider)
+        return open_session(self._bundle.path(graph), self._provider, options, self._threads)
 
     def _read_statistics(self) -> Statistics:
         try:
@@ -180,6 +176,11 @@ class Model:
 
     def _refuse(self, file: str, why: str) -> NoReturn:
         raise BundleError(f"{self._bundle.folder / file}: {why}; export the bundle again with this version of Handrail")
+
+
+def provider_options(bundle: Bundle, graph: str, provider: Provider) -> dict[str, str]:
+    """What TensorRT must be told of a graph; nothing for the others."""
+    return tensorrt_options(bundle.manifest, graph, cache_folder("tensorrt")) if provider == "tensorrt" else {}
 
 
 _NO_RIG = Rig(generation=2, cameras={}, imus={}, T_device_cpf=np.eye(4), magnetometer={})
