@@ -6,6 +6,9 @@ the SLAM pair at 10 Hz and RGB at 1 Hz, at nice 10. A hazard is a true thing in 
 before the walker runs into it. Confirmation frames are within the figure, since it begins with the first frame in which
 the rule held. A hazard counts once, and so does a track: what was told too near or too far was told.
 
+With ``--model`` the session answers questions all the while: frames are encoded as they arrive, and a prompt is read or
+an answer written at any time.
+
 The reflex worker asks for a higher priority than the rest; ``worker_nice`` in the figures says what it got.
 
 Not in it: what lies before the hand-over of a frame in real glasses is declared (``streams.source.DECLARED_DELAY_MS``).
@@ -28,7 +31,8 @@ from handrail.benchmarks.command import Outcome, from_1
 from handrail.benchmarks.damage import recordings
 from handrail.benchmarks.parallel import run_jobs
 from handrail.benchmarks.world import Walk, about
-from handrail.runtime.events import Alerted, AnyEvent, FrameSkipped, SceneChanged, SoundStarted, Started
+from handrail.runtime.events import Alerted, Answered, AnyEvent, FrameSkipped, SceneChanged, SoundStarted, Started
+from handrail.runtime.log import Timing
 from handrail.runtime.reflex.runner import WORKER_NICE, Seen
 from handrail.runtime.replay import Hooks, replay
 from handrail.runtime.summary import latency_of
@@ -56,6 +60,12 @@ class Measured:
         self.unheard = 0  # hazards that were due to be told and whose tone never sounded
         self.skipped = 0
         self.looks = 0
+        self.answers = 0
+        self.walked_s = 0.0
+
+    def encoder_share(self) -> float:
+        """Of one core, that frames encoded as they arrive took."""
+        return sum(self.parts.get("answer.encode", ())) / 1e3 / max(self.walked_s, 1.0)
 
     def add(self, part: str, ms: float) -> None:
         self.parts.setdefault(part, []).append(ms)
@@ -68,6 +78,8 @@ class Measured:
         self.unheard += other.unheard
         self.skipped += other.skipped
         self.looks += other.looks
+        self.answers += other.answers
+        self.walked_s += other.walked_s
 
     def walk(self, walk: Walk, events: list[AnyEvent], offset_ns: int) -> None:
         """Take in the log of one walk; ``offset_ns``: session time of a capture less its device time."""
@@ -78,6 +90,9 @@ class Measured:
                     self.add("capture to scene", (e.t_ns - e.scene.device_ns - offset_ns) / MS)
                 case FrameSkipped():
                     self.skipped += 1
+                case Answered():
+                    self.answers += 1
+        self.walked_s += WALK_S
         tones = _tones(events)
         for thing, alert in _first_alerts(events, truth_of(str(walk.seed), walk.options)):
             tone = tones.get(id(alert))
@@ -136,6 +151,7 @@ def _ahead(thing: TrueObstacle, alert: Alerted, truth: Truth) -> bool:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hazards", type=from_1, default=200, help="distinct hazards at least (200)")
     parser.add_argument("--seed", type=int, default=1000, help="of the first walk (1000)")
+    parser.add_argument("--model", type=Path, metavar="BUNDLE", help="answer questions with it all the while")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write the distribution as a PNG")
 
 
@@ -147,11 +163,14 @@ def run(args: argparse.Namespace) -> Outcome:
         while len(measured.hazards) < args.hazards:
             # A process of its own, as a session has: after twenty walks in one, its heap made them 10 ms slower.
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-                measured.take_in(process.submit(measured_walk, _nth(args.seed, walks)).result())
+                measured.take_in(process.submit(measured_walk, _nth(args.seed, walks), args.model).result())
             walks += 1
             say(f"walk {walks}: {len(measured.hazards)} hazards, "
                 f"median {statistics.median(measured.hazards or [0.0]):.0f} ms", sys.stderr)  # fmt: skip
     figures = _figures(measured, walks, loaded)
+    figures["answering"] = None if args.model is None else {
+        "bundle": args.model.name, "answers": measured.answers, "encoder_share": round(measured.encoder_share(), 3),
+    }  # fmt: skip
     if args.plot is not None:
         plot(measured.hazards, args.plot)
     p95 = figures["hazard_to_heard_ms"]["p95"]
@@ -167,7 +186,7 @@ def draw(walk: Walk) -> None:
     tape_of(walk.uri)
 
 
-def measured_walk(walk: Walk) -> Measured:
+def measured_walk(walk: Walk, model: Path | None = None) -> Measured:
     measured = Measured()
     events: list[AnyEvent] = []
     handed: list[int] = []  # hand-over less capture of each frame, the loop's clock less the device's
@@ -187,8 +206,17 @@ def measured_walk(walk: Walk) -> Measured:
         for stage, ms in look.stages_ms.items():
             measured.add(f"reflex: {stage}", ms)
 
-    hooks = Hooks(on_event=event, on_seen=seen, on_sample=sample)
-    replay(f"tape:{tape_of(walk.uri)}", speed="real", sound="null", hooks=hooks)
+    def timing(t: Timing) -> None:
+        if t.ms is not None:
+            measured.add(t.what, t.ms)
+
+    hooks = Hooks(on_event=event, on_seen=seen, on_sample=sample, on_timing=timing)
+    loaded = None
+    if model is not None:
+        from handrail.benchmarks.asking_load import WithPictures, answering  # needs what a replay without doesn't
+
+        loaded, hooks.wrap = answering(model, WALK_S), WithPictures
+    replay(f"tape:{tape_of(walk.uri)}", speed="real", sound="null", hooks=hooks, loaded=loaded)
     offset_ns = min(handed) - round(DECLARED_DELAY_MS[Kind.SLAM] * MS) - started_ns
     measured.walk(walk, events, offset_ns)
     return measured
