@@ -22,14 +22,14 @@ from handrail.runtime.scenetext.reader import LONGEST_SIDE_PX, Line, Reader, lin
 U8 = NDArray[np.uint8]
 F64 = NDArray[np.float64]
 
-FACTOR = 1.0
+FACTOR, METHOD = 1.5, "sharpened"
 SHARE_OF_WINDOW = 0.5  # of a first look's line that must lie in the window for the second look to replace it
 GUESS = 0.5  # confidence that counts for nothing when two readings are compared
 
 
 def second_look(
     reader: Reader, picture: U8, first: Sequence[Line], at_px: tuple[float, float] | None = None,
-    factor: float = FACTOR, method: str = "lanczos",
+    factor: float = FACTOR, method: str = METHOD,
 ) -> list[Line]:  # fmt: skip
     """The lines of both looks. Costs as much as the first; none where the whole picture was seen at full size before.
 
@@ -70,7 +70,7 @@ def merged(first: Sequence[Line], second: Sequence[Line], inside: tuple[int, int
     return kept
 
 
-def enlarged(picture: U8, factor: float, method: str = "lanczos") -> U8:
+def enlarged(picture: U8, factor: float, method: str = METHOD) -> U8:
     if factor == 1.0:
         return np.ascontiguousarray(picture)
     return METHODS[method](picture, factor)
