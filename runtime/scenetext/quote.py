@@ -8,11 +8,13 @@ left alone: that an order on a sign is no order is for the prompt and the sessio
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
 
 from handrail.runtime import config
+from handrail.runtime.scene import wrap_deg
 from handrail.runtime.scenetext.groups import Group, grouped
 from handrail.runtime.scenetext.places import Place
 from handrail.runtime.scenetext.sights import Sight
@@ -68,10 +70,13 @@ def for_prompt(places: Sequence[Place], nose_rad: float, wearer: config.Wearer) 
     return f"Text seen: {' '.join(parts)}" if parts else ""
 
 
-def read_aloud(seen: Sequence[Sight], wearer: config.Wearer, look_deg: tuple[float, float] = (0.0, 0.0)) -> str:
-    """What is spoken on "read that": the sign nearest to where the wearer looks, or why none can be read.
+def read_aloud(
+    seen: Sequence[Sight], wearer: config.Wearer, look_deg: tuple[float, float] = (0.0, 0.0), turned_rad: float = 0.0
+) -> str:
+    """What is spoken on "read that": the sign nearest to where the wearer looked, or why none can be read.
 
-    ``look_deg``: bearing and elevation of the gaze, else of the nose. Directions are as of the picture.
+    ``look_deg``: bearing and elevation of the gaze when the picture was taken, else of the nose. ``turned_rad``: by how
+    much the nose has turned since, to the left, so that a direction holds when it is spoken.
     """
     groups = grouped([s for s in seen if _is_text(s)])
     if not groups:
@@ -82,7 +87,7 @@ def read_aloud(seen: Sequence[Sight], wearer: config.Wearer, look_deg: tuple[flo
 
     nearest = min(groups, key=nearness)
     if not (words := _readable(nearest)):
-        where = direction(nearest.bearing_deg, BEARING_SD_DEG, wearer)
+        where = direction(wrap_deg(nearest.bearing_deg + math.degrees(turned_rad)), BEARING_SD_DEG, wearer)
         return f"Text{_at(where)}, too blurred. Hold still."
     return f'The sign says: "{_ending(_lower(cleaned(words, LONGEST_SPOKEN)))}"'
 

@@ -102,6 +102,8 @@ def test_what_can_not_be_read_is_said_with_its_direction() -> None:
     right = read_aloud([sight("Ewl7", 60.0, confidence=0.4)], Wearer())
     assert right == "Text at two o'clock, too blurred. Hold still."
     assert read_aloud([sight("Ewl7", -2.0, confidence=0.4)], Wearer()) == "Text ahead, too blurred. Hold still."
+    turned_left = read_aloud([sight("Ewl7", -2.0, confidence=0.4)], Wearer(), turned_rad=math.radians(90))
+    assert turned_left == "Text at three o'clock, too blurred. Hold still."
     left = read_aloud([sight("Ewl7", -50.0, confidence=0.4)], Wearer(directions="left-right"))
     assert left == "Text on the left, too blurred. Hold still."
 
