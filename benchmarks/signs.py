@@ -1,9 +1,10 @@
 """``handrail bench signs``: how much of what stands on signs is read, with and without a second look, by its size.
 
 Drawn signs (``sign_pictures``) in the middle of a large picture, and frames that blind people took, whose words were
-read by eye (``frames_truth.toml``). A word counts when it is read letter for letter (case aside) in a line that would
-be quoted (``quote.READABLE``); a word read that isn't in the picture counts as wrong. Words are compared as bags: where
-a line stands is the tests' matter. Figures hold for this recogniser, these letters and this spoiling of pictures.
+read by eye (``frames_truth.toml``). A word counts when it is read letter for letter (case aside) in a line of the
+confidence from which lines are quoted (``quote.READABLE``); a word read that isn't in the picture counts as wrong.
+Words are compared as bags: where a line stands is the tests' matter. Figures hold for this recogniser, these letters
+and this spoiling of pictures.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from handrail.runtime import config
 from handrail.runtime.scene import wrap_deg
 from handrail.runtime.scenetext.groups import Group, grouped
 from handrail.runtime.scenetext.places import Place
+from handrail.runtime.scenetext.reader import is_scrap
 from handrail.runtime.scenetext.sights import Sight
 from handrail.runtime.speech.phrases import direction
 
@@ -61,7 +62,7 @@ def for_prompt(places: Sequence[Place], nose_rad: float, wearer: config.Wearer) 
     parts: list[str] = []
     for place in places:
         text = cleaned(place.text)
-        if not text or place.confidence < READABLE:
+        if not text or place.confidence < READABLE or is_scrap(text, place.confidence):
             continue
         where = direction(place.bearing_from(nose_rad), BEARING_SD_DEG, wearer)
         parts.append(f'{len(parts) + 1}. "{text}"{_at(where)}')
@@ -102,9 +103,8 @@ def asks_to_read(question: str) -> bool:
 
 
 def _is_text(s: Sight) -> bool:
-    """Pictograms and railings are found too, and read as a letter or two without confidence."""
-    letters = cleaned(s.line.text)
-    return bool(letters) and (s.line.confidence >= READABLE or (len(letters) > 1 and s.line.confidence >= DOUBTED))
+    text, confidence = cleaned(s.line.text), s.line.confidence
+    return bool(text) and confidence >= DOUBTED and not is_scrap(text, confidence)
 
 
 def _readable(group: Group) -> str:

@@ -115,7 +115,7 @@ def test_without_text_nothing_is_made_up() -> None:
 @given(st.permutations(range(5)))
 def test_lines_of_one_sign_are_read_from_top_to_bottom_and_left_to_right(order: list[int]) -> None:
     lines = [
-        sight("Platform", -6.0, 4.0), sight("4", 1.0, 4.2), sight("Trains to", -4.0, 2.0),
+        sight("Platform", -6.0, 4.0), sight("4", 1.0, 4.2, 0.99), sight("Trains to", -4.0, 2.0),
         sight("Leeds and", -5.0, 0.0), sight("York", 3.0, 0.2),
     ]  # fmt: skip
     said = read_aloud([lines[i] for i in order], Wearer())
@@ -169,5 +169,7 @@ def test_a_text_kept_by_place_is_quoted_like_any_other() -> None:
 
 
 def test_a_pictogram_read_as_a_letter_is_no_text() -> None:
-    assert read_aloud([sight("百", confidence=0.28), sight("T", confidence=0.6)], Wearer()) == NOTHING
-    assert read_aloud([sight("4")], Wearer()) == 'The sign says: "4."'
+    assert read_aloud([sight("百", confidence=0.28), sight("2", confidence=0.9)], Wearer()) == NOTHING
+    assert for_prompt([place("2", confidence=0.9)], 0.0, Wearer()) == ""
+    assert Places().see(0, [sight("99", confidence=0.9)]) == []
+    assert read_aloud([sight("4", confidence=0.99)], Wearer()) == 'The sign says: "4."'
