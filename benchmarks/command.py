@@ -21,6 +21,7 @@ BENCHES = {
     "outages": "random camera outages: how soon the wearer is told, how soon guidance is back",
     "damage": "damaged recordings through the whole path: no death, a clear error or a spoken state",
     "bundles": "damaged bundles of model files: each refused before any of its files is parsed",
+    "signs": "words read on drawn and photographed signs, with and without a second look, by their size",
     "repeat": "the same replay many times and under several hash seeds: one and the same event log",
     "speed": "a looped recording on virtual time: seconds of recording per second",
     "train": "a tiny model in both training stages: learns, and goes on after a kill to the same weights",

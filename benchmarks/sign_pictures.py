@@ -78,7 +78,7 @@ def shifted(picture: SignPicture, seed: int, count: int) -> list[U8]:
 def _wall(rng: np.random.Generator) -> F64:
     """[H, W, 3]: uneven light, blotches, and boxes that are no signs."""
     coarse = rng.normal(0, 10, (12, 12, 3)) + rng.uniform(80, 190)
-    wall: F64 = cv2.resize(coarse, (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_CUBIC)
+    wall = np.asarray(cv2.resize(coarse, (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_CUBIC), dtype=np.float64)
     fine = cv2.resize(rng.normal(0, 5, (300, 300)), (SIDE_PX, SIDE_PX), interpolation=cv2.INTER_LINEAR)
     wall = wall + fine[..., None]
     for _ in range(14):
@@ -128,10 +128,8 @@ def _put(canvas: F64, board: U8, centre: F64, height_px: float, slanted: bool, r
     to = cv2.getPerspectiveTransform(
         np.array([[0, 0], [w, 0], [w, h], [0, h]], dtype=np.float32), (corners + size / 2).astype(np.float32)
     )
-    flat = cv2.warpPerspective(smooth, to, size.tolist()).astype(np.float64)
-    cover = cv2.warpPerspective(np.ones((h, w)), to, size.tolist())
-    small = (2 * reach).tolist()
-    flat, cover = (cv2.resize(layer, small, interpolation=cv2.INTER_AREA) for layer in (flat, cover))
+    layers = (cv2.warpPerspective(layer, to, size.tolist()) for layer in (smooth.astype(np.float64), np.ones((h, w))))
+    flat, cover = (cv2.resize(layer, (2 * reach).tolist(), interpolation=cv2.INTER_AREA) for layer in layers)
     x0, y0 = np.maximum(middle - reach, 0)
     x1, y1 = np.minimum(middle + reach, SIDE_PX)
     dx, dy = np.maximum(reach - middle, 0)
@@ -156,8 +154,10 @@ def _taken(canvas: F64, condition: str, rng: np.random.Generator) -> U8:
     seen = seen + rng.normal(0, noise, seen.shape)
     done, packed = cv2.imencode(".jpg", _u8(seen)[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 85])
     assert done
-    return np.ascontiguousarray(cv2.imdecode(packed, cv2.IMREAD_COLOR)[..., ::-1])
+    opened = cv2.imdecode(packed, cv2.IMREAD_COLOR)
+    assert opened is not None
+    return np.ascontiguousarray(opened[..., ::-1], dtype=np.uint8)
 
 
-def _u8(values: F64) -> U8:
-    return np.clip(np.rint(values), 0, 255).astype(np.uint8)
+def _u8(values: Any) -> U8:
+    return np.asarray(np.clip(np.rint(values), 0, 255), dtype=np.uint8)

@@ -112,16 +112,19 @@ def tensorrt_options(manifest: Manifest, graph: str, cache: Path) -> dict[str, s
 
 def open_session(
     graph: Path, provider: Provider, options: Mapping[str, str] | None = None, threads: int = 1, *, spin: bool = False,
+    arena: bool = True,
 ) -> Any:
     """An ``onnxruntime.InferenceSession`` on that provider. Raises MissingDependencyError where it doesn't load.
 
-    ``spin``: waiting threads keep their core, which is quicker alone and slower beside others.
+    ``spin``: waiting threads keep their core, which is quicker alone and slower beside others. ``arena``: whether it
+    keeps the memory that it once took; worth its size where sessions run all the time.
     """
     ort = _onnxruntime()
     settings = ort.SessionOptions()
     settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
     settings.add_session_config_entry("session.intra_op.allow_spinning", str(int(spin)))
     settings.log_severity_level = 3
+    settings.enable_cpu_mem_arena = arena
     if provider == "tensorrt":  # of CUDA's graphs, what works out shapes rightly stays on the CPU
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     name = NAMES[provider]

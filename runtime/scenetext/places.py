@@ -19,6 +19,7 @@ from functools import lru_cache
 import msgspec
 
 from handrail.runtime.scene import wrap_deg
+from handrail.runtime.scenetext.reader import is_scrap
 from handrail.runtime.scenetext.sights import Sight
 
 FORGET_S = 15.0
@@ -93,7 +94,8 @@ class Places:
 
 def _most_confident(seen: Sequence[Sight]) -> list[Sight]:
     """In an order that doesn't depend on the one they came in."""
-    kept = [s for s in seen if s.line.confidence >= LEAST_CONFIDENCE and _letters(s.line.text)]
+    lines = [(s, s.line.text, s.line.confidence) for s in seen]
+    kept = [s for s, text, sure in lines if sure >= LEAST_CONFIDENCE and _letters(text) and not is_scrap(text, sure)]
     return sorted(kept, key=lambda s: (-s.line.confidence, s.bearing_deg, s.elevation_deg, s.line.text))[:MOST_LINES]
 
 

@@ -8,20 +8,24 @@ left alone: that an order on a sign is no order is for the prompt and the sessio
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
 
 from handrail.runtime import config
+from handrail.runtime.scene import wrap_deg
 from handrail.runtime.scenetext.groups import Group, grouped
 from handrail.runtime.scenetext.places import Place
+from handrail.runtime.scenetext.reader import is_scrap
 from handrail.runtime.scenetext.sights import Sight
 from handrail.runtime.speech.phrases import direction
 
 LONGEST_LINE = 80  # letters of one line in a prompt
 MOST_LINES = 8  # in a prompt
 LONGEST_SPOKEN = 160  # letters of what is read aloud: about ten seconds
-READABLE = 0.75  # confidence from which a line is quoted; below it a guess
+READABLE = 0.9  # confidence from which a line is quoted; below it one word in four is wrong, above it one in fifty
+DOUBTED = 0.3  # confidence from which it is taken for text at all
 BLUR_DETOUR_DEG = 10.0  # so much farther from the gaze may text be that can be read, and still be what was meant
 BEARING_SD_DEG = 3.0
 NOTHING = "I don't see any text."
@@ -58,7 +62,7 @@ def for_prompt(places: Sequence[Place], nose_rad: float, wearer: config.Wearer) 
     parts: list[str] = []
     for place in places:
         text = cleaned(place.text)
-        if not text or place.confidence < READABLE:
+        if not text or place.confidence < READABLE or is_scrap(text, place.confidence):
             continue
         where = direction(place.bearing_from(nose_rad), BEARING_SD_DEG, wearer)
         parts.append(f'{len(parts) + 1}. "{text}"{_at(where)}')
@@ -67,12 +71,15 @@ def for_prompt(places: Sequence[Place], nose_rad: float, wearer: config.Wearer) 
     return f"Text seen: {' '.join(parts)}" if parts else ""
 
 
-def read_aloud(seen: Sequence[Sight], wearer: config.Wearer, look_deg: tuple[float, float] = (0.0, 0.0)) -> str:
-    """What is spoken on "read that": the sign nearest to where the wearer looks, or why none can be read.
+def read_aloud(
+    seen: Sequence[Sight], wearer: config.Wearer, look_deg: tuple[float, float] = (0.0, 0.0), turned_rad: float = 0.0
+) -> str:
+    """What is spoken on "read that": the sign nearest to where the wearer looked, or why none can be read.
 
-    ``look_deg``: bearing and elevation of the gaze, else of the nose. Directions are as of the picture.
+    ``look_deg``: bearing and elevation of the gaze when the picture was taken, else of the nose. ``turned_rad``: by how
+    much the nose has turned since, to the left, so that a direction holds when it is spoken.
     """
-    groups = grouped([s for s in seen if cleaned(s.line.text)])
+    groups = grouped([s for s in seen if _is_text(s)])
     if not groups:
         return NOTHING
 
@@ -81,7 +88,7 @@ def read_aloud(seen: Sequence[Sight], wearer: config.Wearer, look_deg: tuple[flo
 
     nearest = min(groups, key=nearness)
     if not (words := _readable(nearest)):
-        where = direction(nearest.bearing_deg, BEARING_SD_DEG, wearer)
+        where = direction(wrap_deg(nearest.bearing_deg + math.degrees(turned_rad)), BEARING_SD_DEG, wearer)
         return f"Text{_at(where)}, too blurred. Hold still."
     return f'The sign says: "{_ending(_lower(cleaned(words, LONGEST_SPOKEN)))}"'
 
@@ -93,6 +100,11 @@ def asks_to_read(question: str) -> bool:
     what it misses is answered without quotations.
     """
     return _READING.search(question[:500]) is not None
+
+
+def _is_text(s: Sight) -> bool:
+    text, confidence = cleaned(s.line.text), s.line.confidence
+    return bool(text) and confidence >= DOUBTED and not is_scrap(text, confidence)
 
 
 def _readable(group: Group) -> str:

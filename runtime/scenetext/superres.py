@@ -22,25 +22,33 @@ from handrail.runtime.scenetext.reader import LONGEST_SIDE_PX, Line, Reader, lin
 U8 = NDArray[np.uint8]
 F64 = NDArray[np.float64]
 
-FACTOR = 1.0
+FACTOR, METHOD = 1.5, "sharpened"
+LEAST_VIEW = 1 / 3  # of the picture's longer side that the window shows
 SHARE_OF_WINDOW = 0.5  # of a first look's line that must lie in the window for the second look to replace it
 GUESS = 0.5  # confidence that counts for nothing when two readings are compared
 
 
 def second_look(
     reader: Reader, picture: U8, first: Sequence[Line], at_px: tuple[float, float] | None = None,
-    factor: float = FACTOR, method: str = "lanczos",
+    factor: float | None = None, method: str = METHOD,
 ) -> list[Line]:  # fmt: skip
     """The lines of both looks. Costs as much as the first; none where the whole picture was seen at full size before.
 
     ``first``: what ``reader.read(picture)`` gave. ``at_px``: where the wearer looks, else the middle of the picture.
+    ``factor``: of enlargement, else ``factor_for`` the picture's size.
     """
     height, width = picture.shape[:2]
+    factor = factor_for(max(width, height)) if factor is None else factor
     if factor == 1.0 and max(height, width) <= LONGEST_SIDE_PX:
         return list(first)
     x, y, w, h = window(width, height, at_px or (width / 2, height / 2), factor)
     seen = reader.read(enlarged(picture[y : y + h, x : x + w], factor, method))
     return merged(first, [_moved(line, factor, (x, y)) for line in seen], (x, y, w, h))
+
+
+def factor_for(longest_px: int) -> float:
+    """``FACTOR``, or less where its window would show less than a third of the view: in pictures above 1472 px."""
+    return min(FACTOR, LONGEST_SIDE_PX / (LEAST_VIEW * longest_px))
 
 
 def window(width: int, height: int, at_px: tuple[float, float], factor: float) -> tuple[int, int, int, int]:
@@ -70,9 +78,12 @@ def merged(first: Sequence[Line], second: Sequence[Line], inside: tuple[int, int
     return kept
 
 
-def enlarged(picture: U8, factor: float, method: str = "lanczos") -> U8:
+def enlarged(picture: U8, factor: float, method: str = METHOD) -> U8:
     if factor == 1.0:
         return np.ascontiguousarray(picture)
+    if factor < 1.0:
+        small = cv2.resize(picture, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
+        return np.asarray(small, dtype=np.uint8)
     return METHODS[method](picture, factor)
 
 

@@ -25,10 +25,10 @@ from handrail.runtime.scenetext.reader import (
     line_of,
     open_reader,
 )
-from handrail.runtime.scenetext.superres import METHODS, average, enlarged, merged, second_look, window
+from handrail.runtime.scenetext.superres import METHODS, average, enlarged, factor_for, merged, second_look, window
 
 U8 = NDArray[np.uint8]
-FACTORS = (1.0, 1.25, 1.5, 2.0)
+FACTORS = (0.75, 1.0, 1.25, 1.5, 2.0)
 
 
 class Eye:
@@ -86,7 +86,13 @@ def test_a_second_look_reads_smaller_text_and_puts_it_where_it_stands(factor: fl
 def test_a_picture_that_was_read_whole_is_not_read_again() -> None:
     fake = FakeReader([line_at("EXIT", 100.0, 100.0)])
     picture = np.zeros((480, 640, 3), dtype=np.uint8)
-    assert second_look(fake, picture, fake.read(picture)) == fake.read(picture) and fake.pictures == 2
+    assert second_look(fake, picture, fake.read(picture), factor=1.0) == fake.read(picture) and fake.pictures == 2
+
+
+@given(st.integers(200, 4032))
+def test_the_window_shows_a_third_of_the_view_at_least_whatever_the_camera(side: int) -> None:
+    factor = factor_for(side)
+    assert 0 < factor <= 1.5 and window(side, side, (0, 0), factor)[2] >= min(side, side / 3 - 1)
 
 
 def test_the_better_of_two_readings_of_a_place_is_kept_and_never_both() -> None:
