@@ -40,8 +40,9 @@ lint: setup-dev  ## ruff and mypy (strict) over all rooms
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
        --no-emit-index-url --no-build --custom-compile-command "make lock"
 lock: setup-dev  ## solve requirements/*.lock anew from pyproject.toml
-	echo 'setuptools>=77' | $(LOCK) pyproject.toml - --extra speech --extra bench -o requirements/base.lock
-	$(LOCK) pyproject.toml --extra speech --extra bench --extra pyttsx3 --extra dev -c requirements/base.lock \
+	echo 'setuptools>=77' | $(LOCK) pyproject.toml - --extra speech --extra cpu --extra text --extra bench \
+	  -o requirements/base.lock
+	$(LOCK) pyproject.toml --extra speech --extra cpu --extra text --extra bench --extra pyttsx3 --extra dev -c requirements/base.lock \
 	  -o requirements/dev.lock
 	$(LOCK) pyproject.toml --extra cpu --extra text --extra export --no-emit-package torch -c requirements/dev.lock \
 	  -o requirements/export.lock
