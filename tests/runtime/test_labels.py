@@ -529,6 +529,19 @@ def test_a_look_that_nobody_brings_back_holds_up_the_next_for_five_seconds_and_t
     assert [change.label for change in walk.labeller.take(after, boxes)] == ["person"]
 
 
+def test_a_look_that_failed_says_nothing_against_a_name() -> None:
+    walk = Walk()
+    walk.go(3.0, walk.person)
+    for _ in range(5):
+        walk.ns += S
+        walk.labeller.saw(walk.scene(walk.person))
+        assert walk.labeller.due(walk.ns)
+        ticket = walk.labeller.begin(RGB, walk.ns, *size_of(walk.rig))
+        walk.labeller.lost(ticket)
+        assert walk.labeller.take(ticket, []) == ()
+    assert walk.labels(walk.person) == ["person"]
+
+
 def test_a_scene_without_names_is_passed_on_as_it_is() -> None:
     walk = Walk()
     scene = walk.scene(walk.person)
