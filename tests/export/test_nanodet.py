@@ -21,7 +21,7 @@ ort = pytest.importorskip("onnxruntime", reason="graphs need onnxruntime")
 
 import tfjs_reference  # noqa: E402
 
-from handrail.export.weights import fetching, nanodet, registry  # noqa: E402
+from handrail.export.weights import fetching, nanodet_graph, registry  # noqa: E402
 from handrail.export.weights.nanodet import converted, make_nanodet  # noqa: E402
 from handrail.export.weights.tfjs import Array, TfjsGraph, read_tfjs  # noqa: E402
 from handrail.runtime.labels import opening  # noqa: E402
@@ -126,7 +126,7 @@ def test_what_is_not_the_pinned_file_is_not_put_in_place(
     fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HANDRAIL_CACHE", str(tmp_path))
-    monkeypatch.setattr(nanodet, "MEAN_RGB", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(nanodet_graph, "MEAN_RGB", (0.0, 0.0, 0.0))
     with pytest.raises(ModelError, match="not what was pinned"):
         make_nanodet(fetched)
     assert list((tmp_path / "detectors").iterdir()) == []
