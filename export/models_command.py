@@ -69,7 +69,6 @@ def _list(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 def _fetch(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from handrail.export.weights import registry as models
     from handrail.export.weights.fetching import fetch
-    from handrail.runtime.labels.opening import nanodet_path
     from handrail.runtime.progress import BytesBar
 
     if args.revision is not None and len(args.names) > 1:
@@ -87,6 +86,8 @@ def _fetch(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         size = sum(pin.bytes for pin in pins.values())
         say(f"{name}: {len(fetched)} of {len(pins)} files fetched, {size / 1e6:.1f} MB, all verified: {folder}")
         if name == "nanodet":
+            from handrail.runtime.labels.opening import nanodet_path
+
             say(f"{name}: as ONNX, for the runtime: {nanodet_path()}")
         if isinstance(model, models.Hub) and (lock := models.read_lock(name, model)) is not None:
             say(f"{name}: pinned to commit {lock.revision} in {models.lock_path(name)}")

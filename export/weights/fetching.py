@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from handrail.export.weights import hub, packages
-from handrail.export.weights.nanodet import make_nanodet
 from handrail.export.weights.registry import (
     COMMIT,
     Hub,
@@ -53,6 +52,8 @@ def fetch(name: str, revision: str | None, watch: Watch) -> list[str]:
                 raise ConfigError(f"--revision: {name} is a package of one version, {model.version}; leave it out")
             fetched = _fetch_package(name, model, watch)
             if name == "nanodet":
+                from handrail.export.weights.nanodet import make_nanodet  # the others need no arrays
+
                 make_nanodet(folder_of(name))
             return fetched
         return _fetch_hub(name, model, revision, watch)

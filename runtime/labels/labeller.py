@@ -4,7 +4,7 @@
     if labeller.due(device_ns):                              a picture is here
         look = labeller.begin(camera_label, device_ns, picture.shape[1], picture.shape[0])
         boxes = await worker.run(lambda: detector.detect(picture), declared.detect_ms)
-        for change in labeller.take(look, boxes): ...        an event each
+        for change in labeller.take(look, boxes): ...        an event each; labeller.lost(look) when it failed
     scene = labeller.applied(scene)                          for all that speaks
 
 Detection may take long, and others may be before it in the worker's queue: the scene that belongs to the picture is set
@@ -103,8 +103,8 @@ class Labeller:
         return self._out
 
     def take(self, look: Look, boxes: Sequence[Box]) -> tuple[Change, ...]:
-        """What the detector found, or nothing when it failed; the changes it makes, by id. A look from before a seam,
-        or one that was given up, changes nothing."""
+        """What the detector found; the changes it makes, by id. A look from before a seam, or one that was given up,
+        changes nothing."""
         scene = self._nearest
         if look != self._out:
             return ()
@@ -118,6 +118,11 @@ class Labeller:
         before, self._labels = self._labels, self._votes.labels()
         changed = [id for id in sorted(there) if before.get(id) != self._labels.get(id)]
         return tuple(Change(id, self._labels.get(id), look.device_ns) for id in changed)
+
+    def lost(self, look: Look) -> None:
+        """The detector failed: it was no look, and says nothing against a name."""
+        if look == self._out:
+            self._out = self._nearest = None
 
     def applied(self, scene: Scene) -> Scene:
         """The same scene, its obstacles called what they are."""

@@ -37,7 +37,7 @@ UNSEEN_NS = 500_000_000  # an obstacle that stereo hasn't seen for longer may be
 ASIDE_DEG = 2.0  # boxes are a few pixels off, the nose's heading too
 WIDER, WIDER_M = 1.3, 0.2  # than the box: cells and blur make things wider
 SIZE_SLACK = 1.2
-FOOT_RATIO, FOOT_M = 1.35, 0.3  # between the floor under the box and the obstacle
+FOOT_RATIO, FOOT_M = 1.2, 0.3  # between the floor under the box and the obstacle
 CUT_SHARE = 0.015  # of the picture's height: a side so near to the border is cut off
 FILLED, INSIDE = 0.25, 0.5
 TALLEST_M = 2.0  # above it the reflex has no obstacles
@@ -87,12 +87,12 @@ def match(boxes: Sequence[Box], view: View, scene: Scene, device_ns: int) -> Loo
         return Looked(frozenset(), {})
     ahead_s = (device_ns - scene.device_ns) / 1e9
     w = msgspec.structs.replace(w, nose_rad=w.nose_rad + w.turn_rate_radsec * ahead_s)
-    places = [
-        place for o in scene.obstacles
+    there = [
+        o for o in scene.obstacles
         if o.thing is Thing.OBSTACLE and scene.device_ns - o.last_device_ns <= UNSEEN_NS
-        and (place := _place(o, w, eye_height_m, view)) is not None
     ]  # fmt: skip
-    sides = [_sides(box, view, w.pitch_rad) for box in boxes if box.label in SAID]
+    places = _places(there, w, eye_height_m, view)
+    sides = _sides([box for box in boxes if box.label in SAID], view, w.pitch_rad)
     camera_m = eye_height_m + float(view.camera_m(w.pitch_rad)[2])
     named: dict[int, Named] = {}
     for place in sorted(places, key=lambda p: (p.distance_m, p.obstacle.id)):
@@ -104,30 +104,38 @@ def match(boxes: Sequence[Box], view: View, scene: Scene, device_ns: int) -> Loo
     return Looked(frozenset(p.obstacle.id for p in places), named)
 
 
-def _place(o: Obstacle, w: Wearer, eye_height_m: float, view: View) -> _Place | None:
-    """None when the middle of it lies outside the picture."""
-    dx, dy = o.x_m - w.x_m, o.y_m - w.y_m
+def _places(obstacles: Sequence[Obstacle], w: Wearer, eye_height_m: float, view: View) -> list[_Place]:
+    """Of those whose middle lies inside the picture."""
+    if not obstacles:
+        return []
+    dx, dy, height = np.array([
+        (o.x_m - w.x_m, o.y_m - w.y_m, 0.5 * (o.top_m + o.bottom_m) - eye_height_m) for o in obstacles
+    ]).T  # fmt: skip
     c, s = math.cos(w.nose_rad), math.sin(w.nose_rad)
-    middle = np.array([dx * c + dy * s, dy * c - dx * s, 0.5 * (o.top_m + o.bottom_m) - eye_height_m])
-    _, seen = view.place(middle, w.pitch_rad)
-    if not seen:
-        return None
-    azimuth, _, distance = view.towards(middle, w.pitch_rad)
-    return _Place(o, float(azimuth), max(float(distance), 0.1))
+    middles = np.stack([dx * c + dy * s, dy * c - dx * s, height], axis=1)  # [N, 3]
+    _, seen = view.place(middles, w.pitch_rad)
+    azimuth, _, distance = view.towards(middles, w.pitch_rad)
+    return [_Place(o, float(azimuth[i]), max(float(distance[i]), 0.1)) for i, o in enumerate(obstacles) if seen[i]]
 
 
-def _sides(box: Box, view: View, pitch_rad: float) -> _Sides:
-    """Directions of the middles of its four sides; a side at the border, or of the lens circle, is cut off."""
-    x, y = 0.5 * (box.left + box.right), 0.5 * (box.top + box.bottom)
-    middles = np.array([[box.left, y], [box.right, y], [x, box.top], [x, box.bottom]])
-    inside = np.clip(middles, 0.0, [view.width - 1, view.height - 1])
-    azimuth, elevation = view.look(inside, pitch_rad)
-    beyond = CUT_SHARE * view.height
-    seen = view.sees(middles[2:] + np.array([[0.0, -beyond], [0.0, beyond]]))
-    return _Sides(
-        SAID[box.label], box.score, float(azimuth[0]), float(azimuth[1]), float(elevation[2]), float(elevation[3]),
-        not seen[0], not seen[1],
-    )  # fmt: skip
+def _sides(boxes: Sequence[Box], view: View, pitch_rad: float) -> list[_Sides]:
+    """Directions of the middles of their four sides; a side at the border, or of the lens circle, is cut off. All at
+    once: the way from pixels to rays takes half a millisecond, for one as for a hundred."""
+    if not boxes:
+        return []
+    left, top, right, bottom = np.array([(b.left, b.top, b.right, b.bottom) for b in boxes]).T
+    x, y = 0.5 * (left + right), 0.5 * (top + bottom)
+    middles = np.stack([[left, y], [right, y], [x, top], [x, bottom]]).transpose(2, 0, 1)  # [N, 4, 2]
+    azimuth, elevation = view.look(np.clip(middles, 0.0, [view.width - 1, view.height - 1]), pitch_rad)
+    beyond_px = CUT_SHARE * view.height
+    seen = view.sees(middles[:, 2:] + np.array([[0.0, -beyond_px], [0.0, beyond_px]]))  # [N, 2]
+    return [
+        _Sides(
+            SAID[b.label], b.score, float(azimuth[i, 0]), float(azimuth[i, 1]), float(elevation[i, 2]),
+            float(elevation[i, 3]), not seen[i, 0], not seen[i, 1],
+        )
+        for i, b in enumerate(boxes)
+    ]  # fmt: skip
 
 
 def _fits(place: _Place, s: _Sides, camera_m: float) -> bool:

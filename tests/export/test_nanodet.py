@@ -21,13 +21,13 @@ ort = pytest.importorskip("onnxruntime", reason="graphs need onnxruntime")
 
 import tfjs_reference  # noqa: E402
 
-from handrail.export.weights import fetching, nanodet, registry  # noqa: E402
+from handrail.export.weights import fetching, nanodet_graph, registry  # noqa: E402
 from handrail.export.weights.nanodet import converted, make_nanodet  # noqa: E402
 from handrail.export.weights.tfjs import Array, TfjsGraph, read_tfjs  # noqa: E402
 from handrail.runtime.labels import opening  # noqa: E402
 from handrail.runtime.labels.detector import BINS, SIDE_PX, squared  # noqa: E402
 from handrail.runtime.providers import faults  # noqa: E402
-from handrail.streams.errors import ModelError  # noqa: E402
+from handrail.streams.errors import MissingDependencyError, ModelError  # noqa: E402
 
 FRAMES = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "egoblind_ra" / "frames"
 MEAN_BGR, STD_BGR = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
@@ -126,8 +126,18 @@ def test_what_is_not_the_pinned_file_is_not_put_in_place(
     fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HANDRAIL_CACHE", str(tmp_path))
-    monkeypatch.setattr(nanodet, "MEAN_RGB", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(nanodet_graph, "MEAN_RGB", (0.0, 0.0, 0.0))
     with pytest.raises(ModelError, match="not what was pinned"):
+        make_nanodet(fetched)
+    assert list((tmp_path / "detectors").iterdir()) == []
+
+
+def test_without_onnx_the_files_stay_and_one_line_says_what_to_type(
+    fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANDRAIL_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'onnx.*then run the same command again"):
         make_nanodet(fetched)
     assert list((tmp_path / "detectors").iterdir()) == []
 
