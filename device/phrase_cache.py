@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from handrail.device.sound import Sound, Voice
 
-MOST_PHRASES = 256  # about 20 MB of one-second phrases
+MOST_SECONDS = 240.0  # of sound: some 40 MB; answers bring clauses of ten seconds that are never said again
 
 
 class PhraseCache:
@@ -22,6 +22,7 @@ class PhraseCache:
         self._voice = voice
         self._kept: dict[tuple[str, int], Sound] = {}
         self._recent: OrderedDict[tuple[str, int], Sound] = OrderedDict()
+        self._seconds = 0.0  # of the recent ones
 
     async def prerender(self, texts: Iterable[str], rate_wpm: int) -> None:
         """Render and keep for good. Raises DeviceError at the first that can't be rendered."""
@@ -37,9 +38,11 @@ class PhraseCache:
             self._recent.move_to_end(key)
             return self._recent[key]
         sound = await self._voice.render(text, rate_wpm)
+        if key not in self._recent:  # rendered twice at once, it is kept once
+            self._seconds += sound.duration_s
         self._recent[key] = sound
-        if len(self._recent) > MOST_PHRASES:
-            self._recent.popitem(last=False)
+        while self._seconds > MOST_SECONDS and len(self._recent) > 1:
+            self._seconds -= self._recent.popitem(last=False)[1].duration_s
         return sound
 
     async def close(self) -> None:

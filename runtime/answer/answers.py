@@ -39,6 +39,7 @@ from handrail.streams.clock import NS_PER_S, now_ns, sleep_until_ns
 from handrail.streams.errors import InputError
 from handrail.streams.samples import Gaze, Sample
 
+MOST_TURNS = 4  # of a conversation: what is older is about where the wearer no longer is
 FOLLOW_UP_NS = 30 * NS_PER_S  # after an answer's end: what is asked within keeps the conversation
 GAZE_WITHIN_NS = NS_PER_S // 5  # of a picture's capture
 LINE_TTL_S = 5.0
@@ -256,7 +257,7 @@ class Answers:
         """With the conversation so far; where that doesn't fit any more, without it."""
         query = current.query
         follows = query.kind is Kind.QUESTION and now_ns() <= self._talk_until_ns
-        past = self._talk if follows else Conversation()
+        past = self._talk if follows and len(self._talk.turns) < MOST_TURNS else Conversation()
         try:
             return await self._answering(current, past).run()
         except InputError:

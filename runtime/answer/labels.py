@@ -38,8 +38,12 @@ class Labels:
             return
         height, width = picture.pixels.shape[:2]
         look = self._labeller.begin(picture.camera, picture.device_ns, width, height)
-        boxes = await self._worker.run(
-            "labels.detect", lambda: self._detector.detect(picture.pixels), self._detect_ms
-        )  # fmt: skip
+        try:
+            boxes = await self._worker.run(
+                "labels.detect", lambda: self._detector.detect(picture.pixels), self._detect_ms
+            )  # fmt: skip
+        except Exception:
+            self._labeller.lost(look)  # a failure is no vote against a name
+            raise
         for change in self._labeller.take(look, boxes):
             self._emit(Labelled(now_ns() - self._start_ns, change.obstacle_id, change.label, change.device_ns))

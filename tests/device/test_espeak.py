@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from handrail.device.espeak import HUNG_S, START_S, EspeakVoice
-from handrail.device.phrase_cache import MOST_PHRASES, PhraseCache
+from handrail.device.phrase_cache import MOST_SECONDS, PhraseCache
 from handrail.device.sound import RATE_HZ, Sound
 from handrail.streams.clock import now_ns, run_virtual
 from handrail.streams.errors import DeviceError
@@ -236,7 +236,7 @@ def test_a_phrase_rendered_beforehand_comes_when_the_voice_is_gone() -> None:
     run_virtual(main())
 
 
-def test_the_cache_keeps_a_bounded_number_of_phrases_and_the_notices_for_good() -> None:
+def test_the_cache_keeps_so_many_seconds_of_phrases_and_the_notices_for_good() -> None:
     class Counting:
         name = "counting"
         asked: list[str]
@@ -246,7 +246,7 @@ def test_the_cache_keeps_a_bounded_number_of_phrases_and_the_notices_for_good() 
 
         async def render(self, text: str, rate_wpm: int) -> Sound:
             self.asked.append(text)
-            return Sound(np.ones(3, np.float32), text)
+            return Sound(np.ones(10 * RATE_HZ, np.float32), text)
 
         async def close(self) -> None:
             pass
@@ -255,13 +255,14 @@ def test_the_cache_keeps_a_bounded_number_of_phrases_and_the_notices_for_good() 
         engine = Counting()
         voice = PhraseCache(engine)
         await voice.prerender(["notice"], 240)
-        for n in range(MOST_PHRASES + 10):
+        kept = int(MOST_SECONDS) // 10
+        for n in range(kept + 10):
             await voice.render(f"phrase {n}", 240)
             await voice.render("often", 240)
         asked = len(engine.asked)
         assert (await voice.render("notice", 240)).name == "notice"
         await voice.render("often", 240)
-        await voice.render(f"phrase {MOST_PHRASES}", 240)
+        await voice.render(f"phrase {kept}", 240)
         assert len(engine.asked) == asked
         await voice.render("phrase 0", 240)
         await voice.render("notice", 300)
