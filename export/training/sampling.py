@@ -26,6 +26,7 @@ from handrail.streams.clock import NS_PER_S, now_ns, run_virtual
 from handrail.streams.errors import SourceError
 from handrail.streams.samples import I64, ImageFrame, Kind, Notice, Sample, Stream
 from handrail.streams.source import DECLARED_DELAY_MS, DecodePlan, SourceInfo, open_source
+from handrail.streams.upright import upright
 
 Mode = Literal["paper", "runtime"]
 
@@ -152,7 +153,7 @@ class _Gathered:
         times = np.array([t for t, _ in frames], dtype=np.int64)
         at_ns = np.array([self._device_ns(s) for s in self._stretch.frames_at_s])
         chosen = np.maximum(np.searchsorted(times, at_ns, side="right") - 1, 0)
-        return np.stack([_upright(frames[i][1], self._info.rig.generation) for i in chosen]), times[chosen]
+        return np.stack([upright(frames[i][1], self._info.rig.generation) for i in chosen]), times[chosen]
 
 
 def _joined(kind: Kind, batches: list[Arrays]) -> Arrays:
@@ -163,9 +164,3 @@ def _joined(kind: Kind, batches: list[Arrays]) -> Arrays:
         name: np.concatenate([b[name] for b in batches])[order] if name in per_row else newest
         for name, newest in batches[-1].items()
     }
-
-
-def _upright(pixels: U8, generation: int) -> U8:
-    """[H, W, 3] as the wearer sees it: Gen 1 sensors lie on their side."""
-    colour = pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, axis=2)
-    return np.ascontiguousarray(np.rot90(colour, k=3)) if generation == 1 else colour

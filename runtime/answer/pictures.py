@@ -21,6 +21,7 @@ from handrail.runtime.engine.worker import Worker
 from handrail.runtime.mailbox import Mailbox
 from handrail.streams.clock import NS_PER_S
 from handrail.streams.samples import ImageFrame, Kind, Sample
+from handrail.streams.upright import upright
 
 U8 = NDArray[np.uint8]
 
@@ -120,9 +121,3 @@ class Pictures:
 def every_ns(job_ms: float) -> int:
     """How often a job may run to stay within its share."""
     return max(LEAST_NS, round(job_ms / SHARE * 1e6))
-
-
-def upright(pixels: U8, generation: int) -> U8:
-    """[H, W, 3] as the wearer sees it: Gen 1 sensors lie on their side."""
-    colour = pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, axis=2)
-    return np.ascontiguousarray(np.rot90(colour, k=3)) if generation == 1 else colour

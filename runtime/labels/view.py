@@ -15,17 +15,12 @@ from numpy.typing import NDArray
 
 from handrail.streams.cameras import Rig
 from handrail.streams.errors import SourceError
+from handrail.streams.upright import sensor_px
 
 F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 
 WIDEST_RAD = math.radians(100.0)  # beyond, the lens polynomial folds back into the picture
-
-
-def upright(pixels: U8, generation: int) -> U8:
-    """[H, W] grey or [H, W, 3] as the sensor gives it to [H, W, 3] as a person sees it."""
-    turned = np.rot90(pixels, k=3) if generation == 1 else pixels  # Gen 1's sensors lie on their side
-    return np.ascontiguousarray(np.repeat(turned[..., None], 3, axis=2) if turned.ndim == 2 else turned)
 
 
 class View:
@@ -36,20 +31,20 @@ class View:
         if camera_label not in rig.cameras:
             raise SourceError(f"labels: expected a camera of {sorted(rig.cameras)}, got {camera_label}; its "
                               "calibration is missing")
-        self._turned = rig.generation == 1
-        native = (height, width) if self._turned else (width, height)
+        self._generation = rig.generation
+        native = (height, width) if self._generation == 1 else (width, height)
         self._camera = rig.cameras[camera_label].scaled(*native)
         self._T_cpf_camera = np.linalg.inv(rig.T_device_cpf) @ self._camera.T_device_camera
         self.width, self.height = width, height
 
     def sees(self, px: F64) -> NDArray[np.bool_]:
         """Upright pixels [..., 2]: whether they are inside the picture and the lens circle."""
-        return self._camera.sees(self._native(px))
+        return self._camera.sees(self._sensor_px(px))
 
     def look(self, px: F64, pitch_rad: float) -> tuple[F64, F64]:
         """Upright pixels [..., 2] to azimuth and elevation [...], degrees, from the camera."""
-        rays = self._camera.model.unproject(self._native(px)) @ self._T_cpf_camera[:3, :3].T @ _nose_of_cpf(pitch_rad).T
-        return _angles(rays)
+        in_cpf = self._camera.model.unproject(self._sensor_px(px)) @ self._T_cpf_camera[:3, :3].T
+        return _angles(in_cpf @ _nose_of_cpf(pitch_rad).T)
 
     def towards(self, points_m: F64, pitch_rad: float) -> tuple[F64, F64, F64]:
         """Points [..., 3] in the nose frame to azimuth, elevation (degrees) and distance along the floor (metres), from
@@ -65,7 +60,7 @@ class View:
         native = self._camera.model.project(rays)
         ahead = rays[..., 2] > np.linalg.norm(rays, axis=-1) * math.cos(WIDEST_RAD)
         px = native
-        if self._turned:
+        if self._generation == 1:
             px = np.stack([self._camera.height - 1 - native[..., 1], native[..., 0]], axis=-1)
         return px, np.asarray(self._camera.sees(native) & ahead)
 
@@ -73,9 +68,8 @@ class View:
         """[3] where the camera is, nose frame."""
         return np.asarray(_nose_of_cpf(pitch_rad) @ self._T_cpf_camera[:3, 3])
 
-    def _native(self, px: F64) -> F64:
-        """The quarter turn back: upright (x, y) was the sensor's (y, H - 1 - x)."""
-        return np.stack([px[..., 1], self._camera.height - 1 - px[..., 0]], axis=-1) if self._turned else px
+    def _sensor_px(self, px: F64) -> F64:
+        return sensor_px(px, self._generation, self.width)
 
 
 def _nose_of_cpf(pitch_rad: float) -> F64:

@@ -1,7 +1,7 @@
 """Where a line of text is, seen from the nose: bearings and elevations of its quad, through the camera's own rays.
 
 Frames: see ``handrail.streams``. Gen 1's RGB sensor lies on its side, and its picture is turned upright by a quarter
-turn clockwise before it is read: ``native_px`` undoes that. Knows no distance: the few centimetres between the camera
+turn clockwise before it is read: ``sensor_px`` undoes that. Knows no distance: the few centimetres between the camera
 and the eyes are left out, which is one degree at two metres.
 """
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from handrail.runtime.scenetext.reader import Line
 from handrail.streams.cameras import Camera, Rig
 from handrail.streams.errors import SourceError
+from handrail.streams.upright import sensor_px
 
 U8 = NDArray[np.uint8]
 F64 = NDArray[np.float64]
@@ -34,11 +35,6 @@ class Sight:
     height_deg: float
 
 
-def upright(pixels: U8, generation: int) -> U8:
-    """A native RGB picture [H, W, 3] as the reader takes it."""
-    return np.ascontiguousarray(np.rot90(pixels, k=3)) if generation == 1 else pixels
-
-
 def sights(lines: Sequence[Line], rig: Rig, height_px: int, width_px: int) -> list[Sight]:
     """Of lines read in the upright RGB picture of that size. Raises SourceError without a calibration for it."""
     camera = _camera(rig, height_px, width_px)
@@ -46,7 +42,7 @@ def sights(lines: Sequence[Line], rig: Rig, height_px: int, width_px: int) -> li
         return []
     corners = np.stack([line.quad for line in lines])  # [N, 4, 2]
     px = np.concatenate([corners, corners.mean(axis=1, keepdims=True)], axis=1)
-    angles = _angles(camera, rig, native_px(px, rig.generation, width_px))  # [N, 5, 2]
+    angles = _angles(camera, rig, sensor_px(px, rig.generation, width_px))  # [N, 5, 2]
     found = []
     for line, of_line in zip(lines, angles, strict=True):
         width, height = np.ptp(of_line[:4], axis=0)
@@ -64,13 +60,6 @@ def pixel_of(look_deg: tuple[float, float], rig: Rig, height_px: int, width_px: 
     in_camera = (rig.T_device_cpf[:3, :3] @ in_cpf) @ camera.T_device_camera[:3, :3]
     x, y = (float(v) for v in camera.model.project(in_camera))
     return (width_px - 1 - y, x) if rig.generation == 1 else (x, y)
-
-
-def native_px(upright_px: F64, generation: int, width_px: int) -> F64:
-    """Pixels [..., 2] of the upright picture, ``width_px`` wide -> of the native one."""
-    if generation != 1:
-        return upright_px
-    return np.stack([upright_px[..., 1], width_px - 1 - upright_px[..., 0]], axis=-1)
 
 
 def _camera(rig: Rig, height_px: int, width_px: int) -> Camera:

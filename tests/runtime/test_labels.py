@@ -32,7 +32,7 @@ from handrail.runtime.labels.labeller import Change, Labeller
 from handrail.runtime.labels.matching import Looked, Named, match
 from handrail.runtime.labels.names import COCO, SAID
 from handrail.runtime.labels.opening import nanodet_path, open_detector
-from handrail.runtime.labels.view import View, upright
+from handrail.runtime.labels.view import View
 from handrail.runtime.labels.votes import ENOUGH, LOOKS, SURE_SCORE, Votes
 from handrail.runtime.scene import Obstacle, Scene, Wearer
 from handrail.runtime.speech.phrases import speakable
@@ -40,6 +40,7 @@ from handrail.streams.cameras import Rig
 from handrail.streams.clock import run_virtual
 from handrail.streams.errors import SourceError
 from handrail.streams.source import DecodePlan, open_source
+from handrail.streams.upright import upright
 
 S = 1_000_000_000
 FRAMES = Path(__file__).resolve().parents[3] / "shared" / "data" / "egoblind_ra" / "frames"

@@ -18,7 +18,8 @@ from handrail.runtime.scenetext.places import (
     distance,
     similarity,
 )
-from handrail.runtime.scenetext.sights import Sight, native_px, pixel_of, sights, upright
+from handrail.runtime.scenetext.sights import Sight, pixel_of, sights
+from handrail.streams.upright import sensor_px, upright
 
 S = 1_000_000_000
 anything = st.tuples(st.text(max_size=200), st.floats(-180, 180), st.floats(0, 1))  # text, bearing, confidence
@@ -193,6 +194,6 @@ def test_gen_1_native_pixels_are_those_of_the_picture_before_its_quarter_turn() 
     turned = upright(native, 1)
     for y in range(turned.shape[0]):
         for x in range(turned.shape[1]):
-            u, v = native_px(np.array([x, y], dtype=np.float64), 1, turned.shape[1]).astype(int)
+            u, v = sensor_px(np.array([x, y], dtype=np.float64), 1, turned.shape[1]).astype(int)
             assert (native[v, u] == turned[y, x]).all()
     assert upright(native, 2) is native
