@@ -24,7 +24,9 @@ from handrail.runtime.speech.phrases import direction
 LONGEST_LINE = 80  # letters of one line in a prompt
 MOST_LINES = 8  # in a prompt
 LONGEST_SPOKEN = 160  # letters of what is read aloud: about ten seconds
-READABLE = 0.9  # confidence from which a line is quoted; below it one word in four is wrong, above it one in fifty
+# Confidence from which a line is quoted: on drawn signs wrong words fall from 0.76 a picture (at 0.5) to 0.24 of about
+# 20, right ones from 87 to 86 %.
+READABLE = 0.9
 DOUBTED = 0.3  # confidence from which it is taken for text at all
 BLUR_DETOUR_DEG = 10.0  # so much farther from the gaze may text be that can be read, and still be what was meant
 BEARING_SD_DEG = 3.0

@@ -33,7 +33,7 @@ GRAPHS = {"Det": "PP-OCRv6_det_small.onnx", "Rec": "PP-OCRv6_rec_small.onnx"}
 NOT_INSTALLED = "rapidocr isn't installed: pip install 'handrail[cpu,text]'"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one answer to ==
 class Line:
     """One run of text as it was read. What it says is data: ``quote`` makes it fit to be shown or spoken."""
 
