@@ -247,7 +247,7 @@ class Answers:
                 self._say(refused)
             return Outcome.REFUSED, refused.value
         if self._texts.wanted(query.text):
-            await self._texts.read_newest()
+            await self._texts.read_newest(self._look_deg())
             current.watch.mark("read")
         outcome = await self._write(current)
         self._after(current, outcome)
@@ -286,9 +286,12 @@ class Answers:
         if refused is not None:
             self._say(refused)
             return Outcome.REFUSED, refused.value
-        await self._texts.read_newest()
+        look_deg = self._look_deg()
+        await self._texts.read_newest(look_deg)
         current.watch.mark("read")
-        self._clause(current, Clause(self._texts.aloud(self._look_deg(), self._wearer)))
+        if self._scene is not None:  # directions are as of now
+            current.frame, current.captured_ns = Frame.of(self._scene.wearer), self._captured_ns
+        self._clause(current, Clause(self._texts.aloud(look_deg, self._wearer)))
         return Outcome.SAID, ""
 
     def _look_deg(self) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from handrail.streams.errors import ConfigError, InputError
 
 T = TypeVar("T")
 D, VOCABULARY, END, IMAGE, SENSOR = 4, 50, 0, 7, 8
-DECLARED = Declared(60, 15, 100, 10, 1, 20, 40, 900)
+DECLARED = Declared(60, 15, 100, 10, 1, 20, 70, 1200)
 
 
 class RememberingDecoder:
