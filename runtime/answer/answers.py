@@ -32,6 +32,7 @@ from handrail.runtime.asking import commands, prompts
 from handrail.runtime.events import AnswerBegun, Answered, AnyEvent, Asked, ClauseReady, Fault
 from handrail.runtime.preprocess.prompt import Turn
 from handrail.runtime.scene import Scene
+from handrail.runtime.scenetext.reader import ReaderError
 from handrail.runtime.speech.speech import Speech, Tone
 from handrail.runtime.speech.utterance import Frame, Unspoken
 from handrail.streams.buffer import RollingBuffer
@@ -247,11 +248,18 @@ class Answers:
                 self._say(refused)
             return Outcome.REFUSED, refused.value
         if self._texts.wanted(query.text):
-            await self._texts.read_newest(self._look_deg())
-            current.watch.mark("read")
+            await self._read_first(current)
         outcome = await self._write(current)
         self._after(current, outcome)
         return outcome, ""
+
+    async def _read_first(self, current: _Current) -> None:
+        """A question about written words waits for them; one picture that can't be read doesn't stop it."""
+        try:
+            await self._texts.read_newest(self._look_deg())
+        except ReaderError as e:
+            self._emit(Fault(self._t_ns(), "texts", str(e)))
+        current.watch.mark("read")
 
     async def _write(self, current: _Current) -> Outcome:
         """With the conversation so far; where that doesn't fit any more, without it."""

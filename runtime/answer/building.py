@@ -13,9 +13,10 @@ from handrail.runtime.answer.pictures import Pictures
 from handrail.runtime.answer.texts import Texts
 from handrail.runtime.declared import Declared
 from handrail.runtime.engine.worker import Worker
-from handrail.runtime.events import AnyEvent
+from handrail.runtime.events import AnyEvent, Fault
 from handrail.runtime.labels.labeller import Labeller
 from handrail.runtime.speech.speech import Speech
+from handrail.streams.clock import now_ns
 from handrail.streams.errors import ConfigError
 from handrail.streams.samples import Kind
 from handrail.streams.source import SourceInfo
@@ -41,7 +42,10 @@ def build(
     """``virtual``: stages take their declared times."""
     model, options = loaded.model, loaded.options
     encode_ms = declared.encode_ms if virtual else loaded.encode_ms
-    pictures = Pictures(info.rig.generation, worker, None if model is None else model.see, encode_ms)
+    pictures = Pictures(
+        info.rig.generation, worker, None if model is None else model.see, encode_ms,
+        lambda what, e: emit(Fault(now_ns() - start_ns, what, f"{type(e).__name__}: {e}")),
+    )  # fmt: skip
     labels = None
     if loaded.detector is not None:
         labels = Labels(Labeller(info.rig), loaded.detector, worker, declared.detect_ms, emit, start_ns)

@@ -27,6 +27,7 @@ U8 = NDArray[np.uint8]
 
 SHARE = 0.25  # of one core, that features and text may take each, on average
 LEAST_NS = NS_PER_S  # between two of a kind
+MOST_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,13 @@ class Pictures:
     """``take`` every sample of a session; ``run`` looks at them until cancelled."""
 
     def __init__(
-        self, generation: int, worker: Worker, see: Callable[[U8], Features] | None, encode_ms: float
-    ) -> None:
-        """``see`` None: pictures aren't for a model. ``encode_ms``: what one takes it, here."""
+        self, generation: int, worker: Worker, see: Callable[[U8], Features] | None, encode_ms: float,
+        failed: Callable[[str, Exception], None],
+    ) -> None:  # fmt: skip
+        """``see`` None: pictures aren't for a model. ``encode_ms``: what one takes it, here. ``failed`` is told of what
+        a looker raised; after three pictures in a row it looks no more."""
+        self._failed = failed
+        self._failures: dict[str, int] = {}
         self._generation, self._worker, self._see, self._encode_ms = generation, worker, see, encode_ms
         self._lookers: list[Looker] = []
         self._due_ns: dict[str, int] = {}  # device time from which each may look again
@@ -88,7 +93,18 @@ class Pictures:
                 due_ns = self._due_ns.get(looker.what, picture.device_ns)
                 if not self._held and picture is self.newest and picture.device_ns >= due_ns:
                     self._due_ns[looker.what] = picture.device_ns + looker.every_ns
-                    await looker.look(picture)
+                    await self._look(looker, picture)
+
+    async def _look(self, looker: Looker, picture: Picture) -> None:
+        failures = self._failures.get(looker.what, 0)
+        if failures >= MOST_FAILURES:
+            return
+        try:
+            await looker.look(picture)
+            self._failures[looker.what] = 0
+        except Exception as e:  # what only helps must not end the warnings
+            self._failures[looker.what] = failures + 1
+            self._failed(looker.what, e)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -110,7 +126,8 @@ class Pictures:
     async def _encode(self, picture: Picture) -> bool:
         see = self._see
         async with self._encoding:  # one that is under way may be of this very picture
-            if see is None or picture.device_ns <= (self.features.newest_ns or -1):
+            newest_ns = self.features.newest_ns
+            if see is None or (newest_ns is not None and picture.device_ns <= newest_ns):
                 return False
             features = await self._worker.run("answer.encode", lambda: see(picture.pixels), self._encode_ms)
             if self.current(picture):
