@@ -37,7 +37,7 @@ class Recorder:
 
     def hooks(self) -> Hooks:
         return Hooks(on_open=self._opened, on_event=self._event,
-                     on_seen=self._seen, on_sample=self._bar.sample,
+                     on_seen=self._seen, on_sample=self._sample,
                      on_timing=self._timings.append)
 
     def in_one_line(self, summary: Summary) -> str:
@@ -58,7 +58,8 @@ class Recorder:
 
             write_report(
                 self._out / "report.html", run=self._run, summary=summary, frames=self._report.frames(),
-                info=self._info, wav=wav, timings=read_timings(self._out / "timings.jsonl"),
+                pictures=self._report.shown.kept, info=self._info, wav=wav,
+                timings=read_timings(self._out / "timings.jsonl"),
             )  # fmt: skip
         return summary
 
@@ -82,6 +83,11 @@ class Recorder:
         self._run.add(event)
         if self._report is not None:
             self._report.on_event(event)
+
+    def _sample(self, sample: Sample) -> None:
+        self._bar.sample(sample)
+        if self._report is not None:
+            self._report.on_sample(sample)
 
     def _seen(self, seen: Seen) -> None:
         for stage, ms in seen.stages_ms.items():

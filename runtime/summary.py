@@ -34,6 +34,7 @@ from handrail.runtime.events import (
     Started,
     StateChanged,
     StreamCount,
+    TextSeen,
     Unsaid,
 )
 from handrail.runtime.scene import Scene, Thing
@@ -130,6 +131,7 @@ class Run:
         self.faults: list[Fault | Seam] = []
         self.answers: dict[int, Answering] = {}  # by query
         self.goals: list[GoalChanged] = []
+        self.texts: dict[int, tuple[int, TextSeen]] = {}  # by text: when it was first read, and as it was read last
         self.found: set[tuple[int, int]] = set()  # every obstacle that was ever confirmed: (scenes begun anew, id)
         self._told: set[tuple[int, int]] = set()
         self._news: list[float] = []  # bearings of first alerts whose tone hasn't been heard yet
@@ -174,6 +176,8 @@ class Run:
                 self.answers[event.query_id].answered = event
             case GoalChanged():
                 self.goals.append(event)
+            case TextSeen():
+                self.texts[event.text_id] = self.texts.get(event.text_id, (event.t_ns, event))[0], event
             case Ended():
                 self.ended = event
 

@@ -2,7 +2,8 @@
 
 Frames are spread evenly over the run however long it gets, and those that decided an alert are kept beside them; at
 most ``2 * MOST_FRAMES + 1`` small ones are held. Pictures are kept as ``Redacted`` only; a live session's frames are
-kept without picture. The methods fit a session's hooks: call ``on_event`` for a scene before ``on_seen`` for it.
+kept without picture. ``shown`` holds what questions were answered from. The methods fit a session's
+hooks: call ``on_event`` for a scene before ``on_seen`` for it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from handrail.runtime.events import Alerted, AnyEvent, SceneChanged
 from handrail.runtime.redacted import Redacted
 from handrail.runtime.reflex.depth import DepthView, Pose
 from handrail.runtime.report.draw import Outline, depth_picture, outline, reduced
+from handrail.runtime.report.shown import ShownPictures
 from handrail.runtime.scene import Scene
+from handrail.streams.samples import Sample
 from handrail.streams.source import SourceInfo
 
 if TYPE_CHECKING:
@@ -74,11 +77,17 @@ class ReportBuilder:
         self._alerts: Spread[Frame] = Spread(MOST_FRAMES)
         self._newest: tuple[int, Seen] | None = None
         self._scene_ns = 0
+        self.shown = ShownPictures()
 
     def on_open(self, info: SourceInfo) -> None:
         self._info = info
+        self.shown.on_open(info)
+
+    def on_sample(self, sample: Sample) -> None:
+        self.shown.on_sample(sample)
 
     def on_event(self, event: AnyEvent) -> None:
+        self.shown.on_event(event)
         match event:
             case SceneChanged():
                 self._scene_ns = event.t_ns

@@ -18,6 +18,9 @@
   };
   const look = (o) => `line-${o.kind}` + (!o.confirmed ? " tentative" : !o.seen ? " remembered" : "");
   const metres = (o) => `${o.distance.toFixed(1)} m`;
+  const short = (text) => text.length > 18 ? `${text.slice(0, 17)}…` : text;
+  const name = (o) => o.what !== "obstacle" ? short(o.what) : o.band === "head" ? "head" : ""; // "ground" on a wall misleads
+  const words = (o) => `${metres(o)} ${name(o)}`.trim();
 
   function drawFrame(f) {
     const image = at("image"), overlay = at("overlay"), depth = at("depth");
@@ -48,9 +51,7 @@
       while (labels.some((l) => Math.abs(l[0] - x) < 110 * unit && Math.abs(l[1] - y) < 17 * unit)) y += 17 * unit;
       labels.push([x, y]);
       overlay.append(svg("circle", { cx: o.mark[0], cy: o.mark[1], r: 4 * unit }));
-      const what = o.what !== "obstacle" ? ` ${o.what}` : o.band === "head" ? " head" : ""; // "ground" on a wall misleads
-      const words = metres(o) + what;
-      overlay.append(svg("text", { x, y, "stroke-width": 4 * unit }, words));
+      overlay.append(svg("text", { x, y, "stroke-width": 4 * unit }, words(o)));
     }
   }
 
@@ -84,10 +85,12 @@
       }
       things.append(svg("circle", { cx: x, cy: y, r: 0.06, class: look(o) }));
       if (!o.confirmed || o.distance > 6.5) continue;
+      const half = 0.075 * words(o).length; // of its width, about
+      const middle = Math.min(Math.max(x, half - 4.1), 4.1 - half);
       let up = y - 0.16;
-      while (labels.some((l) => Math.abs(l[0] - x) < 0.7 && Math.abs(l[1] - up) < 0.28)) up -= 0.28;
-      labels.push([x, up]);
-      things.append(svg("text", { x, y: up }, metres(o)));
+      while (labels.some((l) => Math.abs(l[0] - middle) < l[2] + half && Math.abs(l[1] - up) < 0.28)) up -= 0.28;
+      labels.push([middle, up, half]);
+      things.append(svg("text", { x: middle, y: up }, words(o)));
     }
   }
 

@@ -12,7 +12,7 @@ import hashlib
 import io
 import urllib.parse
 import wave
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,9 +21,11 @@ import numpy as np
 from markupsafe import Markup
 
 from handrail.runtime.log import Timing
+from handrail.runtime.redacted import Redacted
+from handrail.runtime.report.answers import MOST_TEXTS, Card, cards, goal_rows, lanes, text_rows
 from handrail.runtime.report.builder import Frame
 from handrail.runtime.report.charts import distribution, stage_rows, timeline, utterance_rows
-from handrail.runtime.report.scenes import frame_data
+from handrail.runtime.report.scenes import frame_data, jpeg_uri
 from handrail.runtime.summary import Run, Summary, latency_of, side_of
 from handrail.runtime.terminal import one_line, write_whole
 from handrail.streams.source import SourceInfo
@@ -42,14 +44,19 @@ def write_report(
     summary: Summary,
     frames: Sequence[Frame],
     info: SourceInfo | None,
+    pictures: Mapping[int, Redacted] | None = None,
     wav: Path | None = None,
     timings: Iterable[Timing] = (),
 ) -> None:
-    """Write the page. ``wav``: what was heard, on the same time line. Raises OutputError."""
+    """Write the page. ``wav``: what was heard, on the same time line. ``pictures``: of the frames that questions were
+    answered from, by capture (device_ns). Raises OutputError."""
+    line, asked = timeline(run), cards(run, pictures or {})
     text = _template().render(
-        style=_asset("page.css"), script=_asset("page.js"), script_hash=_hash(_asset("page.js")),
-        title=_title(run), facts=_facts(run, info, frames), tiles=_tiles(run, summary),
-        timeline=timeline(run), sound=sound_source(wav), streams=summary.streams,
+        style=_asset("page.css") + _asset("answers.css"), script=_asset("page.js"),
+        script_hash=_hash(_asset("page.js")), title=_title(run), facts=_facts(run, info, frames),
+        tiles=_tiles(run, summary, asked), timeline=line, lanes=lanes(run, line.duration_s, asked), cards=asked,
+        goals=goal_rows(run), texts=text_rows(run), most_texts=MOST_TEXTS, picture=jpeg_uri,
+        sound=sound_source(wav), streams=summary.streams,
         frames=[frame_data(frame, run) for frame in frames], start=start_frame(frames),
         distributions=[
             (PATH_NAMES[name], name, distribution(values, summary.latency_ms[name]))
@@ -130,7 +137,7 @@ def _no_pictures(frames: Sequence[Frame], info: SourceInfo | None) -> str:
     return "no pictures in this run"
 
 
-def _tiles(run: Run, summary: Summary) -> list[tuple[str, str, str]]:
+def _tiles(run: Run, summary: Summary, asked: Sequence[Card]) -> list[tuple[str, str, str]]:
     """(figure, what it is, note) of what a person wants to know first."""
     scenes = summary.latency_ms["frame_to_scene"]
     tones = latency_of(run.first_tones_ms)
@@ -144,14 +151,22 @@ def _tiles(run: Run, summary: Summary) -> list[tuple[str, str, str]]:
         ("–" if scenes.p95 is None else f"{scenes.p95:.0f} ms", "capture to scene, p95", f"{scenes.n} scenes"),
         ("–" if tones.p95 is None else f"{tones.p95:.0f} ms", "capture to tone, p95", f"{tones.n} first alerts"),
         (f"{received}", "samples received", f"{dropped} dropped, {sum(run.skipped.values())} frames skipped"),
+        *([_answers_tile(asked)] if asked else []),
     ]
 
 
+def _answers_tile(asked: Sequence[Card]) -> tuple[str, str, str]:
+    words = latency_of(card.given.first_word_ms for card in asked if card.given.first_word_ms is not None)
+    heard = "none heard" if words.p50 is None else f"{words.n} heard, first word after {words.p50 / 1e3:.1f} s (median)"
+    return str(len(asked)), "questions and steps", heard
+
+
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+    loader = jinja2.FunctionLoader(_asset)
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
                                      lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
-    return environment.from_string(_asset("page.html"))
+    return environment.get_template("page.html")
 
 
 def _asset(name: str) -> Markup:

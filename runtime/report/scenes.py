@@ -27,8 +27,8 @@ def frame_data(frame: Frame, run: Run) -> dict[str, Any]:
         "captured": round((scene.device_ns - first_device_ns) / 1e9, 3),
         "alert": frame.alert,
         "state": state,
-        "image": _jpeg(frame.picture.image) if frame.picture else None,
-        "depth": _jpeg(frame.picture.depth) if frame.picture else None,
+        "image": jpeg_uri(frame.picture.image) if frame.picture else None,
+        "depth": jpeg_uri(frame.picture.depth) if frame.picture else None,
         "size": list(frame.picture.image.pixels.shape[1::-1]) if frame.picture else None,
         "obstacles": [_obstacle(o, frame) for o in scene.obstacles],
         "nose": round(wrap_deg((w.reference_rad - w.nose_rad) * DEGREES), 1),
@@ -88,7 +88,8 @@ def describe(scene: Scene) -> str:
     return "; ".join(told).capitalize() + more + "."
 
 
-def _jpeg(image: Redacted) -> str:
+def jpeg_uri(image: Redacted) -> str:
+    """A picture inside the page."""
     if not isinstance(image, Redacted):  # types alone don't stop a caller that isn't checked
         raise TypeError(f"report: expected a Redacted image, got {type(image).__name__}")
     return "data:image/jpeg;base64," + base64.b64encode(image.jpeg()).decode()

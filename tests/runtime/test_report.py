@@ -27,7 +27,11 @@ from synthetic_depth import EYE_IN_DEVICE_M, Eye, Stereo, pose_of
 
 from handrail.runtime.events import (
     Alerted,
+    AnswerBegun,
+    Answered,
     AnyEvent,
+    Asked,
+    ClauseReady,
     Ended,
     Fault,
     Priority,
@@ -35,19 +39,26 @@ from handrail.runtime.events import (
     SceneChanged,
     Started,
     StreamCount,
+    Unsaid,
 )
 from handrail.runtime.log import Timing
 from handrail.runtime.redacted import Redacted
 from handrail.runtime.reflex.depth import DepthView
 from handrail.runtime.reflex.runner import Seen
 from handrail.runtime.report import ReportBuilder, page, write_report
+from handrail.runtime.report.answers import Card, cards, goal_rows, text_rows
 from handrail.runtime.report.builder import MOST_FRAMES, Frame, Picture, Spread
 from handrail.runtime.report.charts import distribution, stage_rows, timeline, utterance_rows
 from handrail.runtime.report.draw import UNKNOWN_GREY, depth_picture, outline, project, reduced
 from handrail.runtime.report.scenes import describe, frame_data
+from handrail.runtime.report.shown import MOST_OF_ONE, MOST_RECENT, SMALL_PX, ShownPictures
+from handrail.runtime.report.spoken import spoken_clauses
 from handrail.runtime.scene import Scene
 from handrail.runtime.summary import gather, latency_of
+from handrail.streams.cameras import Rig
 from handrail.streams.errors import OutputError
+from handrail.streams.samples import ImageFrame, Kind, Sample, Stream
+from handrail.streams.source import SourceInfo
 
 Walk = tuple[list[AnyEvent], ReportBuilder]
 CPF = walk_run.info().rig.T_device_cpf
@@ -70,7 +81,8 @@ def write(folder: Path, events: list[AnyEvent], builder: ReportBuilder, wav: Pat
     path = folder / "report.html"
     write_report(
         path, run=run, summary=run.summary(events_sha256="00ff", realtime_factor=2.0), frames=builder.frames(),
-        info=builder.info, wav=wav, timings=[Timing("reflex.stereo", ms=20.0), Timing("reader.started", pid=1)],
+        pictures=builder.shown.kept, info=builder.info, wav=wav,
+        timings=[Timing("reflex.stereo", ms=20.0), Timing("reader.started", pid=1)],
     )  # fmt: skip
     return path
 
@@ -326,6 +338,229 @@ def replace_time(scene: Scene, device_ns: int) -> Scene:
     return Scene(device_ns, scene.wearer, scene.obstacles, scene.coverage, scene.quality)
 
 
+# -- questions and goals ------------------------------------------------------------------------------------------
+
+MS = 1_000_000
+Q1, Q2 = "What is ahead?", "And now?"
+
+
+def colour(device_ns: int, shape: tuple[int, ...] = (90, 120, 3), kind: Kind = Kind.RGB) -> Sample:
+    frame = ImageFrame(np.full(shape, 60, np.uint8), shape[1], shape[0], 1e-3, 1.0, 0)
+    return Sample(Stream("camera-rgb", kind), device_ns, 1, frame)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log, builder = walk_run.walk()
+    for device_ns in walk_run.FRAMES[1:]:
+        builder.on_sample(colour(device_ns))
+    events = walk_run.with_questions(log)
+    for event in events:
+        builder.shown.on_event(event)
+    return write(tmp_path_factory.mktemp("asked"), events, builder)
+
+
+def test_a_run_without_questions_has_no_section_and_no_lane_for_them(written: Path) -> None:
+    page = Page(written)
+    assert not any(a.get("id") == "asked" or "asked" in (a.get("class") or "") for _, a in page.elements)
+    assert "Questions and goals" not in page.text() and "Texts that were read" not in page.text()
+    assert "questions and steps" not in page.text() and page.all("details") == []
+
+
+def test_questions_goals_and_texts_are_on_the_page(asked: Path) -> None:
+    page = Page(asked)
+    headings = [t.strip() for tag, t in page.texts if tag == "h2"]
+    assert headings[2] == "Questions and goals" and "Texts that were read" in headings
+    text = page.text()
+    for expected in (
+        "Walk on: find the exit. heard, 1.20–1.90", "find the exit withheld: a promise: find the exit",
+        "The model wrote: Walk on", "read 60 ms", "encode 150 ms", "decode 680 ms", "together 1100 ms",
+        "first token after 420 ms", "first word heard after 900 ms", "Prompt: 800 tokens, 620 of them reused",
+        "Written: 20. Frames: 8, 1 of them encoded for it", "magnetometer, barometer 50 %", "trajectory 97 %",
+        "given up", "The run ended before it was answered.", "no picture kept", "12° left",
+    ):  # fmt: skip
+        assert expected in text, expected
+    assert "EXlT" not in text  # it was read better later
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids)) and {"query-1", "query-2", "query-3"} <= set(ids)
+
+
+def test_questions_can_be_used_without_eyes_without_a_mouse_and_without_script(asked: Path) -> None:
+    page = Page(asked)
+    assert all("alt" in a for a in page.all("img")) and all(a.get("aria-label") for a in page.all("button"))
+    pressed = [a["aria-label"] or "" for a in page.all("button") if "seconds, " in (a["aria-label"] or "")]
+    assert "0.3 seconds, goal: find the exit (said, first word after 0.9 s)" in pressed
+    assert "4.0 seconds, question: find the exit (open, nothing heard)" in pressed
+    folded = page.all("details")
+    assert ["open" in a for a in folded] == [True, False, True]  # a step that nobody asked for is folded
+    assert len(page.all("summary")) == len(folded) and len(page.all("script")) == 2
+    lists = {a.get("aria-label") for a in page.all("ul") + page.all("ol")}
+    assert {"Clauses, and what became of each", "Where the time went, from asking", "Goals"} <= lists
+
+
+def test_the_frames_of_a_question_are_shown_small_and_only_those_that_were_kept(asked: Path) -> None:
+    page = Page(asked)
+    shown = [a for a in page.all("img") if (a["alt"] or "").startswith("Colour camera")]
+    assert [a["alt"] for a in shown] == [f"Colour camera at {k * 0.25:.2f} s" for k in range(1, 8)]
+    assert all((a["src"] or "").startswith("data:image/jpeg;base64,") for a in shown)
+    for tag, attrs in page.elements:
+        assert all((attrs.get(name) or "data:").startswith("data:") for name in ("src", "href")), (tag, attrs)
+
+
+@pytest.mark.parametrize("evil", ["</script><script>alert(1)</script>", "\"><img src=x onerror='alert(1)'>", "{{7*7}}"])
+def test_text_of_questions_answers_and_signs_is_never_markup(walked: Walk, tmp_path: Path, evil: str) -> None:
+    events = walk_run.with_questions(walked[0], evil)
+    page = Page(write(tmp_path, events, ReportBuilder()))
+    assert len(page.all("script")) == 1 and page.all("img") == []
+    assert not any(k.startswith("on") for _, a in page.elements for k in a)
+    assert page.text().count(evil) >= 8 and any(evil in (a.get("title") or "") for a in page.all("button"))
+
+
+def test_characters_that_turn_or_hide_text_do_not_reach_the_page(walked: Walk, tmp_path: Path) -> None:
+    text = write(tmp_path, walk_run.with_questions(walked[0], "a\u202eb\x17c\nd"), ReportBuilder()).read_text()
+    assert "a·b·c d" in text
+
+
+def test_the_parts_of_an_answer_fill_its_bar_end_to_end(walked: Walk) -> None:
+    card = cards_of(walk_run.with_questions(walked[0]))[0]
+    assert card.total_ms == sum(card.given.parts_ms.values()) == 1100.0 == card.axis_ms
+    ends = [p.left_pc + p.width_pc for p in card.parts]
+    assert card.parts[0].left_pc == 0 and ends[-1] == pytest.approx(100)
+    assert [p.left_pc for p in card.parts[1:]] == pytest.approx(ends[:-1])
+    assert [m.look for m in card.marks] == ["token", "word"]
+    assert [m.left_pc for m in card.marks] == pytest.approx([100 * 420 / 1100, 100 * 900 / 1100], abs=1e-2)
+
+
+def cards_of(events: list[AnyEvent]) -> list[Card]:
+    return cards(gather(events), {})
+
+
+def test_what_is_heard_after_the_last_token_stays_within_the_bar() -> None:
+    (card,) = cards_of([
+        Asked(0, 1, "question", Q1), ClauseReady(100 * MS, 1, "A door.", 3),
+        Answered(100 * MS, 1, "said", "", (1, 2), "A door.", 50.0, {"prefill": 50.0, "decode": 50.0}),
+        *walk_run.said(1, "A door.", 350, 0.7),
+    ])  # fmt: skip
+    assert card.axis_ms == 400 and [p.width_pc for p in card.parts] == [12.5, 12.5]
+    assert [m.left_pc for m in card.marks] == [12.5, 100.0]
+
+
+def test_a_query_of_which_nothing_is_known_but_the_question_has_a_card() -> None:
+    (card,) = cards_of([Asked(5, 1, "question", Q1)])
+    assert (card.parts, card.marks, card.shown, card.sensors, card.clauses) == ([], [], [], [], [])
+    assert card.given.outcome == "open" and card.why
+
+
+def test_clauses_are_told_with_what_became_of_them() -> None:
+    clause = [f"Clause {i}." for i in range(6)]
+    run = gather([
+        Asked(0, 1, "question", Q1), *(ClauseReady(i + 1, 1, text, i) for i, text in enumerate(clause)),
+        ClauseReady(9, 1, "All is well.", 9, "promise"),
+        *walk_run.said(1, clause[0], 100, 0.7),
+        *walk_run.said(2, clause[1], 900, 0.3, whole=False), Unsaid(1200 * MS, 2, "cut", 0.3),
+        *walk_run.said(3, clause[1], 1200, 0.7),  # it goes on under a new number
+        *walk_run.said(4, clause[2], 2000, 0.2, whole=False), Unsaid(2200 * MS, 4, "cut", 0.2),
+        Queued(2300 * MS, 5, clause[3], Priority.NORMAL, "answer", None, 0), Unsaid(2400 * MS, 5, "expired", 0.0),
+        Queued(2500 * MS, 6, clause[4], Priority.NORMAL, "answer", None, 0),
+    ])  # fmt: skip
+    assert [(c.text, c.became, len(c.heard)) for c in spoken_clauses(run)[1]] == [
+        ("Clause 0.", "heard", 1), ("Clause 1.", "heard", 2), ("Clause 2.", "heard in part, then cut", 1),
+        ("Clause 3.", "not heard: expired", 0), ("Clause 4.", "not heard: the run ended first", 0),
+        ("Clause 5.", "not heard: given up before its turn", 0), ("All is well.", "withheld: promise", 0),
+    ]
+
+
+def test_the_same_words_in_two_answers_are_told_apart() -> None:
+    run = gather([
+        Asked(0, 1, "question", Q1), ClauseReady(1, 1, "Yes.", 1),
+        Asked(50 * MS, 2, "question", Q2), ClauseReady(51 * MS, 2, "Yes.", 1), *walk_run.said(1, "Yes.", 60, 0.7),
+    ])  # fmt: skip
+    assert [[c.became for c in clauses] for clauses in spoken_clauses(run).values()] == [
+        ["not heard: given up before its turn"], ["heard"],
+    ]
+
+
+def test_a_refusal_is_told_with_the_line_that_was_said_for_it() -> None:
+    line = "I can't see yet."
+    (card,) = cards_of([
+        Asked(5, 1, "question", Q1), *walk_run.said(1, line, 10, 0.7),
+        Answered(20 * MS, 1, "refused", line, (), "", None, {}),
+    ])  # fmt: skip
+    assert [(c.text, c.became) for c in card.clauses] == [(line, "heard")] and card.detail == ""
+
+
+def test_goals_are_told_with_their_states_and_steps(walked: Walk) -> None:
+    run = gather(walk_run.with_questions(walked[0]))
+    (goal,) = goal_rows(run)
+    assert (goal.text, goal.from_s, goal.until_s, goal.state) == ("find the exit", 0.3, 3.9, "given up")
+    assert goal.steps == [(0.3, "said"), (2.6, "cancelled")]
+    assert [(t.text, t.first_s, t.where) for t in text_rows(run)] == [("find the exit", 0.5, "12° left")]
+
+
+def test_questions_and_goals_lie_on_the_time_line_where_they_were(asked: Path) -> None:
+    page = Page(asked)
+    duration = float(next(a["data-duration"] or "" for _, a in page.elements if "data-duration" in a))
+    at = [float(a["data-t"] or "") for a in page.all("button") if "step" in (a.get("class") or "")]
+    assert at == [2.6]
+    (goal,) = [a for a in page.all("li") if (a.get("title") or "").startswith("Goal ")]
+    assert goal["title"] == "Goal find the exit: given up, 0.3 to 3.9 s"
+    left, width = (float(v) for v in re.findall(r"[\d.]+(?=%)", goal["style"] or ""))
+    assert left * duration / 100 == pytest.approx(0.3, abs=1e-3)
+    assert width * duration / 100 == pytest.approx(3.6, abs=1e-3)
+
+
+def recorded(generation: int = 2, *, live: bool = False) -> SourceInfo:
+    return SourceInfo("vrs:walk.vrs", Rig(generation, {}, {}, np.eye(4)), (), 0, 1.0, recorded=not live)
+
+
+def begun(*frames: int) -> AnswerBegun:
+    return AnswerBegun(0, 1, frames, 0, {}, (), 10, 0)
+
+
+def test_only_pictures_that_a_question_used_are_kept_and_they_are_small() -> None:
+    shown = ShownPictures()
+    shown.on_open(recorded())
+    for t in range(40):
+        shown.on_sample(colour(t, (300, 400, 3)))
+        shown.on_sample(colour(1000 + t, (30, 40), Kind.SLAM))
+    shown.on_event(begun(*range(3, 33, 2)))
+    assert list(shown.kept) == list(range(3, 33, 2))[-MOST_OF_ONE:]
+    assert all(isinstance(p, Redacted) and p.pixels.shape == (120, SMALL_PX, 3) for p in shown.kept.values())
+
+
+def test_pictures_of_a_sensor_that_lies_on_its_side_stand_upright() -> None:
+    shown = ShownPictures()
+    shown.on_open(recorded(generation=1))
+    shown.on_sample(colour(1, (90, 120, 3)))
+    shown.on_event(begun(1))
+    assert shown.kept[1].pixels.shape == (120, 90, 3)
+
+
+def test_no_picture_of_a_live_session_is_held_for_questions() -> None:
+    shown = ShownPictures()
+    shown.on_open(recorded(live=True))
+    shown.on_sample(colour(1))
+    shown.on_event(begun(1))
+    assert shown.kept == {}
+
+
+def test_pictures_too_old_for_any_answer_are_let_go() -> None:
+    shown = ShownPictures()
+    shown.on_open(recorded())
+    for t in range(MOST_RECENT + 5):
+        shown.on_sample(colour(t, (9, 12, 3)))
+    shown.on_event(begun(4, 5))
+    assert list(shown.kept) == [5]
+
+
+def test_a_picture_of_a_question_that_is_not_redacted_is_refused(walked: Walk, tmp_path: Path) -> None:
+    run = gather(walk_run.with_questions(walked[0]))
+    raw = {walk_run.FRAMES[0]: np.zeros((9, 12, 3), np.uint8)}
+    with pytest.raises(TypeError, match="expected a Redacted image"):
+        write_report(tmp_path / "r.html", run=run, summary=run.summary(events_sha256=""), frames=[], info=None,
+                     pictures=raw)  # type: ignore[arg-type]
+
+
 # -- drawing ------------------------------------------------------------------------------------------------------
 
 HEADINGS = st.floats(-60, 60)
@@ -576,6 +811,26 @@ def test_frame_sound_and_time_line_move_together(walked: Walk, written: Path, tm
         assert words.startswith(f"{index + 1} of {len(times)} ")
         assert sound_s == pytest.approx(time_s, abs=2e-3)
         assert float(left.rstrip("%")) == pytest.approx(100 * time_s / end_s, abs=0.1)
+
+
+@in_browser
+def test_questions_go_with_the_page_and_labels_stand_in_both_views(walked: Walk, tmp_path: Path) -> None:
+    log, builder = walked
+    (frame,) = [f for f in builder.frames() if f.alert][:1]
+    labelled = tuple(msgspec.structs.replace(o, label="traffic <b>light" if o.id == 1 else None)
+                     for o in frame.scene.obstacles)  # fmt: skip
+    run = gather(walk_run.with_questions(log))
+    path = tmp_path / "labels.html"
+    write_report(
+        path, run=run, summary=run.summary(events_sha256=""), info=None,
+        frames=[replace(frame, scene=msgspec.structs.replace(frame.scene, obstacles=labelled))],
+    )  # fmt: skip
+    done = browse(path, tmp_path / "profile", "--dump-dom")
+    assert "CONSOLE" not in done.stderr
+    for view in ('<svg id="overlay"', '<g id="things"'):
+        drawn = done.stdout[done.stdout.index(view) :]
+        drawn = drawn[: drawn.index("</svg>")]
+        assert re.search(r"<text[^>]*>\d\.\d m traffic &lt;b&gt;light</text>", drawn), view
 
 
 @in_browser

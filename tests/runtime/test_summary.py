@@ -8,7 +8,11 @@ import pytest
 
 from handrail.runtime.events import (
     Alerted,
+    AnswerBegun,
+    Answered,
     AnyEvent,
+    Asked,
+    ClauseReady,
     Ended,
     Priority,
     SceneChanged,
@@ -19,6 +23,7 @@ from handrail.runtime.events import (
     State,
     StateChanged,
     StreamCount,
+    TextSeen,
 )
 from handrail.runtime.log import EventLog, read_log
 from handrail.runtime.scene import Band, FrameQuality, Obstacle, Scene, Thing, Wearer
@@ -56,8 +61,8 @@ def test_its_keys_are_what_others_build_on() -> None:
         spoken(1, "Obstacle."), speech(1, 100, 1.0), StateChanged(0, State.SEEING, "frames"),
         SceneChanged(0, scene(FIRST, obstacle(2, 0)), 0.0),
     )))
-    assert list(keys) == ["streams", "utterances", "latency_ms", "states", "scene_final", "events_sha256",
-                          "realtime_factor"]
+    assert list(keys) == ["streams", "utterances", "latency_ms", "states", "scene_final", "answers",
+                          "events_sha256", "realtime_factor"]
     assert keys["streams"] == {"imu-left": {"received": 10, "dropped": 1, "late": 2}}
     assert list(keys["utterances"][0]) == ["start_s", "end_s", "text", "priority", "kind", "source_device_ns"]
     assert set(keys["latency_ms"]) == {"frame_to_scene", "frame_to_earcon", "frame_to_phrase"}
@@ -146,6 +151,63 @@ def test_memory_and_log_give_the_same_summary(tmp_path: Path, capsys: pytest.Cap
     print_summary(read)
     out = capsys.readouterr().out
     assert "Obstacle, left." in out and "45° left" in out and "imu-left" in out and "140.0" in out
+
+
+def asked(*, end: bool = True, text: str = "what is ahead?") -> list[AnyEvent]:
+    """A question at 0.2 s, answered after 1.5 s with two clauses, of which the second is withheld."""
+    parts = {"encode": 600.0, "sensors": 40.0, "prefill": 360.0, "decode": 500.0}
+    log: list[AnyEvent] = [
+        Asked(200 * MS, 1, "question", text),
+        AnswerBegun(1200 * MS, 1, (FIRST, FIRST + 90 * MS), 1, {"imu": 1.0, "gaze": 0.25}, (), 300, 120),
+        ClauseReady(1400 * MS, 1, "A chair.", 3), ClauseReady(1700 * MS, 1, "Nothing else.", 8, "a promise"),
+        Spoken(1450 * MS, 1, "A chair.", Priority.NORMAL, "answer", None, None), speech(1, 1500, 0.6),
+    ]  # fmt: skip
+    if end:
+        log.append(Answered(1700 * MS, 1, "said", "", (5, 6, 7), "A chair. Nothing else.", 1000.0, parts))
+    return log
+
+
+def test_an_answer_is_told_with_what_it_rests_on_and_what_was_said() -> None:
+    (a,) = summary(*asked()).answers
+    assert (a.kind, a.question, a.asked_s, a.outcome) == ("question", "what is ahead?", 0.2, "said")
+    assert (a.text, a.said) == ("A chair. Nothing else.", ["A chair."])
+    assert (a.frames, a.sensors, a.tokens) == (2, {"imu": 1.0, "gaze": 0.25}, 3)
+    assert (a.first_token_ms, a.first_word_ms) == (1000.0, 1300.0)
+    assert list(json.loads(msgspec.json.encode(a))) == [
+        "kind", "question", "asked_s", "outcome", "text", "said", "frames", "sensors", "tokens", "first_token_ms",
+        "first_word_ms", "parts_ms",
+    ]  # fmt: skip
+
+
+def test_the_parts_of_an_answer_add_up_to_its_time() -> None:
+    events = asked()
+    (a,) = summary(*events).answers
+    answered = next(e for e in events if isinstance(e, Answered))
+    assert sum(a.parts_ms.values()) == answered.t_ns / MS - 1e3 * a.asked_s
+    assert a.first_token_ms == sum(a.parts_ms.values()) - a.parts_ms["decode"]
+
+
+def test_a_run_without_questions_has_no_answers() -> None:
+    assert summary(spoken(1, "Obstacle."), speech(1, 100, 1.0)).answers == []
+
+
+def test_an_answer_that_the_end_of_the_run_cut_short_is_open(capsys: pytest.CaptureFixture[str]) -> None:
+    told = summary(*asked(end=False))
+    (a,) = told.answers
+    assert (a.outcome, a.text, a.said, a.tokens, a.parts_ms) == ("open", "", ["A chair."], 0, {})
+    print_summary(told)
+    assert "open, first word after 1.30 s; 2 frames" in capsys.readouterr().out
+
+
+def test_a_question_that_would_steer_the_terminal_is_printed_plainly(capsys: pytest.CaptureFixture[str]) -> None:
+    print_summary(summary(*asked(text="red\x1b[31m\nanswers: none")))
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "question at 0.20 s: red [31m answers: none" in out
+
+
+def test_a_text_that_is_read_better_later_keeps_the_time_of_its_first_reading() -> None:
+    seen = [TextSeen(t * MS, FIRST, 1, text, 0.5, None) for t, text in ((100, "EXlT"), (300, "EXIT"))]
+    assert {k: (t, e.text) for k, (t, e) in gather(seen).texts.items()} == {1: (100 * MS, "EXIT")}
 
 
 def alerted(obstacle_id: int, at_ms: int, bearing_deg: float) -> Alerted:

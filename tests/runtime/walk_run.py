@@ -16,10 +16,15 @@ from synthetic_depth import EYE_IN_DEVICE_M, Box, Eye, Stereo, floor_to, pose_of
 from handrail.device.wav_file import WavFile
 from handrail.runtime.events import (
     Alerted,
+    AnswerBegun,
+    Answered,
     AnyEvent,
+    Asked,
+    ClauseReady,
     Ended,
     Fault,
     FrameSkipped,
+    GoalChanged,
     Priority,
     Queued,
     SceneChanged,
@@ -30,6 +35,7 @@ from handrail.runtime.events import (
     State,
     StateChanged,
     StreamCount,
+    TextSeen,
     Unsaid,
 )
 from handrail.runtime.reflex.depth import DepthView
@@ -154,6 +160,47 @@ def walk(uri: str = "world:7", *, seconds: float = 5.0, recorded: bool = True) -
     counts = {"slam-front-left": StreamCount(25, 2, 0), "imu-left": StreamCount(4000, 0, 3)}
     log.append(Ended(round(seconds * S), counts, "end of recording"))
     return log, builder
+
+
+FRAMES = tuple(FIRST + k * 250 * MS for k in range(8))  # that the first question is answered from
+
+
+def said(uid: int, text: str, at_ms: int, heard_s: float, whole: bool = True) -> list[AnyEvent]:
+    """A clause of an answer, from queue to sound."""
+    at = at_ms * MS
+    return [
+        Queued(at, uid, text, Priority.NORMAL, "answer", None, at + 9 * S),
+        Spoken(at, uid, text, Priority.NORMAL, "answer", None, None),
+        SoundStarted(at, "speech", at + 50 * MS, 0.7, uid, None, None),
+        SoundEnded(at + round(heard_s * S), "speech", uid, heard_s, whole),
+    ]
+
+
+def questions(words: str = "find the exit") -> list[AnyEvent]:
+    """A goal with two steps, given up; a question that the end of the run cuts short; two texts that were read."""
+    clause = f"Walk on: {words}."
+    sensors = {"imu": 1.0, "magbaro": 0.5, "gaze": 0.0, "hands": 0.25, "trajectory": 0.97}
+    parts = {"read": 60.0, "encode": 150.0, "sensors": 40.0, "prompt": 20.0, "prefill": 150.0, "decode": 680.0}
+    return [
+        GoalChanged(300 * MS, 1, "active", words),
+        Asked(300 * MS, 1, "goal", words),
+        TextSeen(500 * MS, FIRST + 400 * MS, 1, "EXlT", 0.5, 3.0),
+        AnswerBegun(700 * MS, 1, FRAMES, 1, sensors, (words,), 800, 620),
+        TextSeen(900 * MS, FIRST + 800 * MS, 1, words, 0.91, -12.0),
+        ClauseReady(1100 * MS, 1, clause, 9),
+        *said(21, clause, 1150, 0.7),
+        ClauseReady(1300 * MS, 1, words, 14, f"a promise: {words}"),
+        Answered(1400 * MS, 1, "said", "", tuple(range(20)), f"{clause} {words}", 420.0, parts),
+        Asked(2600 * MS, 2, "step", words),
+        Answered(2700 * MS, 2, "cancelled", "", (), "", None, {"end": 100.0}),
+        GoalChanged(3900 * MS, 1, "given_up", words),
+        Asked(4000 * MS, 3, "question", words),
+    ]
+
+
+def with_questions(log: list[AnyEvent], words: str = "find the exit") -> list[AnyEvent]:
+    """A walk's events with those of questions among them."""
+    return [*sorted([*log[:-1], *questions(words)], key=lambda e: e.t_ns), log[-1]]
 
 
 def write_tones(path: Path, seconds: float = 5.0) -> None:
