@@ -89,7 +89,7 @@ def _bundle(args: argparse.Namespace) -> int:
     else:
         parts = load_trained(args.checkpoint, args.imu_encoder, backbone=args.backbone)
     reports: list[Report] = []
-    compare = BundleCheck(parts, args.quant) if args.check else None
+    compare = BundleCheck(parts, args.quant, args.provider) if args.check else None
 
     def look(folder: Path) -> None:
         if compare is not None:

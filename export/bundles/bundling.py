@@ -19,13 +19,14 @@ from torch import nn
 from handrail.export.backbones.base import Backbone
 from handrail.export.graphs.causal import causal_graph, is_causal
 from handrail.export.graphs.decoder import decoder_graph, mask_names
-from handrail.export.graphs.linears import linears_of
+from handrail.export.graphs.linears import Blocks, Rows, linears_of
 from handrail.export.graphs.onnx_file import fused, let_go, save
 from handrail.export.graphs.quantise import Quant, quantise
 from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
 from handrail.export.model.fused import FusedModel
 from handrail.export.model.fusion import TOKENS_OUT
 from handrail.runtime.bundle import About, BundleWriter, Source
+from handrail.runtime.engine.decoder import PREFILL
 from handrail.runtime.grid import Statistics
 from handrail.runtime.providers import Provider, faults, profile
 from handrail.streams.errors import ConfigError, HandrailError
@@ -95,13 +96,13 @@ def write_graphs(
     backbone.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(backbone.side.template, encoding="utf-8")
     (folder / "statistics.json").write_bytes(msgspec.json.encode(parts.statistics.to_json()))
-    return sections(parts, provider)
+    return sections(parts, quant, provider)
 
 
 def write_decoder(backbone: Backbone, path: Path, quant: Quant, provider: Provider) -> None:
     """With ONNX Runtime's operators for the CPU; as opset 20 alone has it for the others."""
     if provider == "cpu" and is_causal(backbone):
-        save(causal_graph(backbone, linears_of(quant)), path)
+        _write_causal(backbone, path, quant)
         return
     graph = decoder_graph(backbone)
     if provider == "cpu":
@@ -116,6 +117,14 @@ def write_decoder(backbone: Backbone, path: Path, quant: Quant, provider: Provid
         file.unlink()
 
 
+def _write_causal(backbone: Backbone, path: Path, quant: Quant) -> None:
+    """With weights in few bits also the graph that reads many tokens at a time, beside it."""
+    linears = linears_of(quant)
+    save(causal_graph(backbone, linears), path)
+    if isinstance(linears, Blocks):
+        save(causal_graph(backbone, Rows(linears)), path.with_name(PREFILL))
+
+
 def write_embeddings(backbone: Backbone, path: Path) -> None:
     """[V, d], as the decoder takes them (Gemma's are scaled)."""
     table = backbone.model.get_input_embeddings().weight
@@ -128,11 +137,12 @@ def write_embeddings(backbone: Backbone, path: Path) -> None:
     out.flush()
 
 
-def decoder_section(backbone: Backbone, provider: Provider = "cpu") -> dict[str, Any]:
+def decoder_section(backbone: Backbone, quant: Quant = "none", provider: Provider = "cpu") -> dict[str, Any]:
     """What ``runtime.engine.decoder`` needs to know of ``decoder.onnx``."""
     text = backbone.text_config
+    shared = provider == "cpu" and is_causal(backbone)
     return {
-        "cache": "shared" if provider == "cpu" and is_causal(backbone) else "grown",
+        "cache": "shared" if shared else "grown", "prefill": shared and quant != "none",
         "layers": text.num_hidden_layers, "kv_heads": text.num_key_value_heads,
         "head_dim": getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
         "d_model": backbone.d_model, "axes": 3 if backbone.mrope else 1,
@@ -141,11 +151,11 @@ def decoder_section(backbone: Backbone, provider: Provider = "cpu") -> dict[str,
     }  # fmt: skip
 
 
-def sections(parts: Parts, provider: Provider = "cpu") -> dict[str, Any]:
+def sections(parts: Parts, quant: Quant = "none", provider: Provider = "cpu") -> dict[str, Any]:
     """What the runtime needs to know beside the graphs."""
     backbone, fusion = parts.model.backbone, parts.model.fusion
     return {
-        "decoder": decoder_section(backbone, provider),
+        "decoder": decoder_section(backbone, quant, provider),
         "vision": {
             "tokens_per_frame": backbone.tokens_per_frame, "grid": backbone.frame_grid,
             "pixels": backbone.side.image.shape,

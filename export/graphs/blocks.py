@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
 
+MIDDLE, TOP = 128, 127  # of eight bits
 ROWS = 2048  # of a matrix at a time
 SHRINK = {4: (1.0, 0.97, 0.94, 0.91, 0.88, 0.85, 0.8, 0.75), 8: (1.0,)}  # of a block's range, tried
 
@@ -31,6 +32,22 @@ def blocked(weight: F32, bits: int, block: int, *, zero_points: bool) -> Blocked
     parts = [_part(weight[i : i + ROWS], bits, block, zero_points) for i in range(0, len(weight), ROWS)]
     values, scales, zeros = (np.concatenate(p) for p in zip(*parts, strict=True))
     return Blocked(_packed(values, bits), scales, _packed(zeros, bits) if zero_points else None)
+
+
+def unblocked(weight: F32, bits: int, block: int, zero_points: bool) -> F32:
+    """What is left of a matrix [N, K] in blocks."""
+    out = np.empty_like(weight)
+    for i in range(0, len(weight), ROWS):
+        values, scales, zeros = _part(weight[i : i + ROWS], bits, block, zero_points)
+        part = (values.astype(np.float32) - zeros[..., None].astype(np.float32)) * scales[..., None]
+        out[i : i + ROWS] = part.reshape(len(part), -1)[:, : weight.shape[1]]
+    return out
+
+
+def in_eight_bits(weight: F32) -> tuple[NDArray[np.int8], F32]:
+    """A matrix [N, K] as [K, N] whole numbers, with a scale [N] an output."""
+    scales = np.maximum(np.abs(weight).max(-1), 1e-12) / TOP
+    return np.ascontiguousarray(np.round(weight / scales[:, None]).astype(np.int8).T), scales.astype(np.float32)
 
 
 def _part(weight: F32, bits: int, block: int, zero_points: bool) -> tuple[U8, F32, U8]:

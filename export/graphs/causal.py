@@ -148,9 +148,7 @@ class _Writer:
 
     def _mlp(self, n: int, module: Any, x: ir.Value) -> ir.Value:
         net = self.net
-        both = self.linears(net, x, f"{n}.gate_up", [module.gate_proj, module.up_proj])
-        width = module.gate_proj.weight.shape[0]
-        gate, up = net.all("Split", [both, net.ints(width, width)], 2, axis=-1)
+        gate, up = self.linears.apart(net, x, f"{n}.gate_up", [module.gate_proj, module.up_proj])
         inner = net.op("Mul", net.op("ort.QuickGelu", gate, alpha=1.0), up)  # SiLU
         return self.linears(net, inner, f"{n}.down", [module.down_proj])
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from torch import nn
 
-from handrail.export.graphs.blocks import blocked
+from handrail.export.graphs.blocks import MIDDLE, TOP, blocked, in_eight_bits, unblocked
 from handrail.export.graphs.net import Net
 from handrail.export.graphs.quantise import Quant
 
@@ -26,6 +26,21 @@ class Linears(Protocol):
     def __call__(self, net: Net, x: ir.Value, name: str, modules: Sequence[nn.Linear]) -> ir.Value:
         """x [1, S, K] to [1, S, N], the outputs of ``modules`` one after the other."""
         ...
+
+    def apart(self, net: Net, x: ir.Value, name: str, modules: Sequence[nn.Linear]) -> Sequence[ir.Value]:
+        """The same, each on its own."""
+        ...
+
+
+class _Joined:
+    """One product, then split: a few tokens' outputs are copied sooner than another product begins."""
+
+    def apart(self, net: Net, x: ir.Value, name: str, modules: Sequence[nn.Linear]) -> Sequence[ir.Value]:
+        widths = [m.weight.shape[0] for m in modules]
+        return net.all("Split", [self(net, x, name, modules), net.ints(*widths)], len(modules), axis=-1)
+
+    def __call__(self, net: Net, x: ir.Value, name: str, modules: Sequence[nn.Linear]) -> ir.Value:
+        raise NotImplementedError
 
 
 def rows(modules: Sequence[nn.Linear]) -> tuple[F32, F32 | None]:
@@ -39,7 +54,7 @@ def rows(modules: Sequence[nn.Linear]) -> tuple[F32, F32 | None]:
     return joined, np.concatenate(biases)
 
 
-class Whole:
+class Whole(_Joined):
     """In float32."""
 
     def __call__(self, net: Net, x: ir.Value, name: str, modules: Sequence[nn.Linear]) -> ir.Value:
@@ -49,7 +64,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class Blocks(_Joined):
     """MatMulNBits of ONNX Runtime; products are of 8-bit integers. ``head_bits``: of the last matrix."""
 
     bits: int
@@ -69,11 +84,52 @@ class Blocks:
         return net.op("ort.MatMulNBits", *inputs, K=k, N=n, bits=bits, block_size=self.block, accuracy_level=4)
 
 
-def linears_of(quant: Quant) -> Linears:
+class Rows:
+    """For many tokens at a time: whole numbers of 8 bits on both sides, which the processor multiplies in tiles (AMX).
+
+    Weights have a scale an output, and are those of ``blocks`` as they are there; each token has a scale of its own, so
+    that no result depends on which tokens are read together. The head, which reads one token, stays in blocks.
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+        self._scaled: dict[str, tuple[ir.Value, ir.Value]] = {}
+
+    def __call__(self, net: Net, x: ir.Value, name: str, modules: Sequence[nn.Linear]) -> ir.Value:
+        if name == "head":
+            return self.blocks(net, x, name, modules)
+        return self._product(net, x, name, *rows(modules))
+
+    def apart(self, net: Net, x: ir.Value, name: str, modules: Sequence[nn.Linear]) -> Sequence[ir.Value]:
+        return [self._product(net, x, f"{name}.{i}", *rows([m])) for i, m in enumerate(modules)]
+
+    def _product(self, net: Net, x: ir.Value, name: str, weight: F32, bias: F32 | None) -> ir.Value:
+        values, scales = in_eight_bits(unblocked(weight, self.blocks.bits, self.blocks.block, self.blocks.zero_points))
+        whole, largest = self._whole_numbers(net, x)
+        middle = net.weight("middle", np.uint8(MIDDLE).reshape(()))
+        product = net.op(
+            "ort.MatMulIntegerToFloat", whole, net.weight(f"{name}.values", values), net.number(1 / TOP),
+            net.weight(f"{name}.scales", scales), middle,
+        )  # fmt: skip
+        out = net.op("Mul", product, largest)
+        return out if bias is None else net.op("Add", out, net.weight(f"{name}.bias", bias))
+
+    def _whole_numbers(self, net: Net, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """x [1, S, K] in 8 bits, and each token's largest [1, S, 1]; once for all that read it."""
+        assert x.name is not None
+        if x.name not in self._scaled:
+            largest = net.op("Max", net.op("ReduceMax", net.op("Abs", x), net.ints(-1)), net.number(1e-20))
+            middle = net.weight("middle", np.uint8(MIDDLE).reshape(()))
+            whole = net.op("QuantizeLinear", net.op("Div", x, largest), net.number(1 / TOP), middle)
+            self._scaled[x.name] = whole, largest
+        return self._scaled[x.name]
+
+
+def linears_of(quant: Quant) -> Whole | Blocks:
     match quant:
         case "none":
             return Whole()
         case "w8":
-            return Blocks(8, 32, 8)
+            return Blocks(8, 64, 8)  # blocks of 32 are slower and no nearer
         case "w4":
             return Blocks(4, 32, 4)

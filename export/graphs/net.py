@@ -64,7 +64,7 @@ class Net:
 
     def model(self) -> ir.Model:
         graph = ir.Graph(
-            self.inputs, self.outputs, nodes=self._nodes, initializers=list(self._weights.values()), opset_imports=OPSETS,
-            name=self.name,
+            self.inputs, self.outputs, nodes=self._nodes, initializers=list(self._weights.values()),
+            opset_imports=OPSETS, name=self.name,
         )  # fmt: skip
         return ir.Model(graph, ir_version=10, producer_name="handrail")

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from handrail.export.backbones import tiny
-from handrail.export.bundles.bundling import Parts
+from handrail.export.bundles.bundling import Parts, decoder_section, write_decoder
 from handrail.export.graphs.decoder import decoder_graph
-from handrail.export.graphs.onnx_file import fused, save
+from handrail.export.graphs.onnx_file import save
 from handrail.export.graphs.quantise import Quant
 from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
 from handrail.export.model.fused import FusedModel
@@ -21,6 +21,7 @@ from handrail.export.model.fusion import Fusion
 from handrail.export.model.primus import Primus
 from handrail.export.parity.compare import LOGITS_WITHIN, Graphs, Report, check, difference, random_batch
 from handrail.runtime.grid.imu import AXES, LENGTH
+from handrail.runtime.providers import Provider
 
 STAGES = (1, 2)
 PAPER_WIDTH = 896  # of the language model in seed 000
@@ -33,9 +34,8 @@ def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         step(f"{family}: decoder")
-        graph = decoder_graph(backbone)
-        save(graph, folder / DECODERS["plain"])
-        save(fused(graph), folder / DECODERS["fused"])
+        save(decoder_graph(backbone), folder / DECODERS["plain"])
+        write_decoder(backbone, folder / DECODERS["fused"], "none", "cpu")
         step(f"{family}: frames and sensors")
         write_vision(backbone, folder)
         torch.manual_seed(0)
@@ -48,7 +48,8 @@ def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> 
             write_fusion(fusion, backbone.d_model, folder)
             for variant, decoder in DECODERS.items():
                 step(f"{family}: stage {stage}, {variant}")
-                report = check(FusedModel(backbone, fusion), folder, seed=stage, decoder=decoder)
+                section = decoder_section(backbone, provider="cpu" if variant == "fused" else "tensorrt")
+                report = check(FusedModel(backbone, fusion), folder, section, seed=stage, decoder=decoder)
                 report.variant = variant
                 report.max_abs_diff["primus"] = off_primus
                 yield report
@@ -57,13 +58,14 @@ def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> 
 class BundleCheck:
     """A trained model against the graphs of its own bundle. Made before the export, which merges its adapters."""
 
-    def __init__(self, parts: Parts, quant: Quant) -> None:
+    def __init__(self, parts: Parts, quant: Quant, provider: Provider = "cpu") -> None:
         self._parts, self._quant, self._batch = parts, quant, random_batch(parts.model, 0)
+        self._section = decoder_section(parts.model.backbone, quant, provider)
         self._before = self._scores()
 
     def __call__(self, folder: Path) -> Report:
         """``folder``: with all graphs of the bundle."""
-        report = check(self._parts.model, folder)
+        report = check(self._parts.model, folder, self._section)
         report.variant, report.lossy = "bundle", self._quant != "none"
         report.max_abs_diff["adapters merged"] = difference(self._scores().numpy(), self._before)
         report.within = LOGITS_WITHIN * max(1.0, float(self._before.abs().max()))  # large numbers round coarsely

@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from handrail.export.graphs.decoder import mask_names
 from handrail.export.model.fused import Batch, FusedModel
 from handrail.export.model.fusion import TOKENS_OUT
+from handrail.runtime.engine.decoder import Decoder
 from handrail.runtime.grid import BINS, STREAMS
-from handrail.runtime.preprocess import mask, positions
+from handrail.runtime.preprocess import positions
 from handrail.runtime.preprocess.positions import frame_of
 from handrail.runtime.providers import open_session
 
@@ -54,14 +54,11 @@ class Report:
 
 
 class Graphs:
-    """A bundle's graphs in ONNX Runtime, on the CPU."""
+    """A bundle's graphs in ONNX Runtime, on the CPU; its decoder is opened apart."""
 
-    def __init__(self, folder: Path, decoder: str = "decoder.onnx", threads: int = 1) -> None:
-        names = {"vision": "vision.onnx", "fusion": "fusion.onnx", "primus": "primus.onnx", "decoder": decoder}
-        self.sessions = {
-            name: open_session(folder / file, "cpu", threads=threads)
-            for name, file in names.items() if (folder / file).exists()
-        }
+    def __init__(self, folder: Path) -> None:
+        names = ("vision", "fusion", "primus")
+        self.sessions = {n: open_session(f, "cpu") for n in names if (f := folder / f"{n}.onnx").exists()}
 
     def run(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         session = self.sessions[graph]
@@ -71,10 +68,13 @@ class Graphs:
 
 
 def check(
-    model: FusedModel, folder: Path, *, new_tokens: int = 24, seed: int = 0, decoder: str = "decoder.onnx"
-) -> Report:
-    """Random frames, sensors and question; the streams all there, one missing, all missing."""
-    graphs, backbone = Graphs(folder, decoder), model.backbone
+    model: FusedModel, folder: Path, section: Mapping[str, Any], *, new_tokens: int = 24, seed: int = 0,
+    decoder: str = "decoder.onnx",
+) -> Report:  # fmt: skip
+    """Random frames, sensors and question; the streams all there, one missing, all missing. ``section``: what the
+    manifest says, or would say, of the decoder."""
+    graphs, backbone = Graphs(folder), model.backbone
+    reader = Decoder.of_graph(folder / decoder, section)
     stage = model.fusion.stage if model.fusion is not None else 0
     report = Report(backbone.family, stage, True, {})
     streams = list(STREAMS)
@@ -82,7 +82,7 @@ def check(
     for case, gone in missing.items():
         batch = random_batch(model, seed, gone)
         ours = torch_answer(model, batch, new_tokens)
-        theirs = graph_answer(model, graphs, batch, new_tokens, report.max_abs_diff)
+        theirs = graph_answer(model, graphs, reader, batch, new_tokens, report.max_abs_diff)
         report.tokens[case] = theirs.tokens
         report.tokens_equal &= ours.tokens == theirs.tokens
         same = comparable(ours.tokens, theirs.tokens)
@@ -143,29 +143,24 @@ def torch_answer(model: FusedModel, batch: Batch, new_tokens: int) -> Answer:
     return out
 
 
-def graph_answer(model: FusedModel, graphs: Graphs, batch: Batch, new_tokens: int, off: dict[str, float]) -> Answer:
-    """Greedy through the graphs with flat keys and values; notes in ``off`` how far each graph is from torch."""
+def graph_answer(
+    model: FusedModel, graphs: Graphs, decoder: Decoder, batch: Batch, new_tokens: int, off: dict[str, float]
+) -> Answer:
+    """Greedy through the graphs; notes in ``off`` how far each graph is from torch."""
     embeds, deepstack = _placed(model, graphs, batch, off)
     backbone, ids = model.backbone, batch.ids[0].numpy()
-    past = no_past(graphs)
-    place = positions(ids, backbone.image_id, backbone.frame_grid)
-    axes, following = place.axes, place.next
+    place, frames = positions(ids, backbone.image_id, backbone.frame_grid), frame_of(ids, backbone.image_id)
+    decoder.rewind(0)
+    scores = decoder.read(embeds[0], place.axes, frames, None if deepstack is None else deepstack[:, 0])
     out = Answer([], [])
-    for _ in range(new_tokens):
-        fed = _decoder_inputs(model, ids, embeds, axes, deepstack, past)
-        result = graphs.run("decoder", fed)
-        scores = result.pop("logits")[0, -1]
-        past = {name.replace("present", "past"): value for name, value in result.items()}
+    for following in itertools.count(place.next):
         token = int(scores.argmax())
         out.tokens.append(token)
-        out.logits.append(scores)
-        if token in backbone.side.tokens.end:
+        out.logits.append(scores.copy())
+        if token in backbone.side.tokens.end or len(out.tokens) == new_tokens:
             break
-        ids = np.append(ids, token)
-        axes = np.full((axes.shape[0], 1), following)
-        following += 1
-        embeds = backbone.embed(torch.tensor([[token]])).detach().numpy()
-        deepstack = None if deepstack is None else np.zeros_like(deepstack[:, :, :1])
+        embedded = backbone.embed(torch.tensor([token])).detach().numpy()
+        scores = decoder.read(embedded, np.full((len(place.axes), 1), following), np.array([-1]))
     return out
 
 
@@ -207,24 +202,3 @@ def difference(theirs: Array, ours: Tensor | Array) -> float:
 
 def _note(off: dict[str, float], graph: str, found: float) -> None:
     off[graph] = max(off.get(graph, 0.0), found)
-
-
-def no_past(graphs: Graphs) -> dict[str, Array]:
-    past = {}
-    for i in graphs.sessions["decoder"].get_inputs():
-        if i.name.startswith("past."):
-            past[i.name] = np.zeros((1, i.shape[1], 0, i.shape[3]), np.float32)
-    return past
-
-
-def _decoder_inputs(
-    model: FusedModel, ids: Array, embeds: Array, axes: Array, deepstack: Array | None, past: dict[str, Array]
-) -> dict[str, Array]:
-    backbone, new = model.backbone, embeds.shape[1]
-    frames = frame_of(ids, backbone.image_id)
-    fed: dict[str, Array] = {"inputs_embeds": embeds, "position_ids": axes[:, None], **past}
-    for name, window in zip(mask_names(backbone), backbone.windows().values(), strict=True):
-        fed[name] = mask(frames, new, both_ways=backbone.both_ways, window=window)[None, None]
-    if deepstack is not None:
-        fed["deepstack"] = deepstack
-    return fed

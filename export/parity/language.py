@@ -19,11 +19,10 @@ import numpy as np
 import torch
 
 from handrail.export.backbones.text import TextOnly, open_text
-from handrail.export.bundles.bundling import write_decoder
+from handrail.export.bundles.bundling import decoder_section, write_decoder
 from handrail.export.graphs.quantise import Quant
-from handrail.export.parity.compare import Graphs, no_past
+from handrail.runtime.engine.decoder import Decoder
 from handrail.runtime.machine import usable_cores
-from handrail.runtime.preprocess import mask
 from handrail.streams.errors import SourceError
 
 QUANTS: tuple[Quant, ...] = ("none", "w8", "w4")
@@ -66,7 +65,7 @@ def check_language(folder: str, text: str, step: Callable[[str], None] = lambda 
             report.export_s[quant] = round(time.perf_counter() - began, 1)
             report.peak_mb = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
             report.megabytes[quant] = round(sum(f.stat().st_size for f in path.parent.iterdir()) / 1e6, 1)
-            decoder = _Decoder(backbone, path.parent)
+            decoder = _Decoder(backbone, path, quant)
             if quant == "none":
                 report.greedy_equal = decoder.greedy(backbone.prompter.encode(PROMPT)) == expected
             step(f"perplexity, {quant}")
@@ -99,17 +98,15 @@ def _windows(tokens: list[int]) -> list[list[int]]:
 
 
 class _Decoder:
-    """The graph with flat keys and values, a token at a time as in an answer."""
+    """The graph, a token at a time as in an answer."""
 
-    def __init__(self, backbone: TextOnly, folder: Path) -> None:
+    def __init__(self, backbone: TextOnly, graph: Path, quant: Quant) -> None:
         self._table = backbone.embed(torch.arange(backbone.text_config.vocab_size)).detach().numpy()
         self._end = backbone.side.tokens.end
-        self._graphs = Graphs(folder, threads=usable_cores())
-        self._past: dict[str, Any] = {}
-        self._length = 0
+        self._decoder = Decoder.of_graph(graph, decoder_section(backbone, quant), threads=usable_cores())
 
     def greedy(self, prompt: list[int]) -> list[int]:
-        self._begin()
+        self._decoder.rewind(0)
         scores, out = self._read(prompt), []
         for _ in range(NEW_TOKENS):
             out.append(int(scores.argmax()))
@@ -121,21 +118,12 @@ class _Decoder:
     def perplexity(self, tokens: list[int]) -> float:
         losses = []
         for window in _windows(tokens):
-            self._begin()
+            self._decoder.rewind(0)
             for token, following in itertools.pairwise(window):
                 scores = self._read([token]).astype(np.float64)
                 losses.append(np.logaddexp.reduce(scores) - scores[following])
         return round(math.exp(np.mean(losses)), 4)
 
-    def _begin(self) -> None:
-        self._past, self._length = no_past(self._graphs), 0
-
     def _read(self, tokens: list[int]) -> Any:
-        first, self._length = self._length, self._length + len(tokens)
-        seen = mask(np.full(self._length, -1), len(tokens))[None, None]
-        places = np.arange(first, self._length)[None, None]
-        fed = {"inputs_embeds": self._table[tokens][None], "position_ids": places, "mask": seen, **self._past}
-        out = self._graphs.run("decoder", fed)
-        scores = out.pop("logits")[0, -1]
-        self._past = {name.replace("present", "past"): value for name, value in out.items()}
-        return scores
+        first, count = self._decoder.length, len(tokens)
+        return self._decoder.read(self._table[tokens], np.arange(first, first + count)[None], np.full(count, -1))

@@ -1,8 +1,8 @@
 """Keys and values of one conversation, in memory that is taken once: what the decoder graph reads and adds to.
 
 Two kinds, as a bundle's decoder has it. *Shared*: past and present are one buffer, filled from the front; forgetting
-costs nothing. *Grown*: the graph gives all keys anew, one longer; two buffers take turns, and forgetting copies. Untouched
-pages of a buffer cost no memory. Knows no tokens and no scores.
+costs nothing. *Grown*: the graph gives all keys anew, one longer; two buffers take turns, and forgetting copies.
+Untouched pages of a buffer cost no memory. Knows no tokens and no scores.
 """
 
 from __future__ import annotations

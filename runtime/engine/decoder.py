@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,15 @@ from handrail.runtime.preprocess import mask
 from handrail.runtime.providers import CHUNK, LONGEST, Provider, open_session
 from handrail.streams.errors import InputError
 
+PREFILL = "prefill.onnx"  # reads many tokens at a time where weights are in few bits
+
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
+
+
+class _Run(NamedTuple):
+    session: Any
+    binding: Any
 
 
 class Decoder:
@@ -36,7 +43,9 @@ class Decoder:
         options: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """``options``: of the provider. Raises BundleError, MissingDependencyError."""
-        self._open(bundle.path("decoder.onnx"), bundle.manifest.decoder, provider, threads, spin, options)
+        section = bundle.manifest.decoder
+        prefill = bundle.path(PREFILL) if section.get("prefill") else None
+        self._open(bundle.path("decoder.onnx"), prefill, section, provider, threads, spin, options)
 
     @classmethod
     def of_graph(
@@ -44,14 +53,16 @@ class Decoder:
     ) -> Decoder:
         """Of a graph on the CPU that is no bundle's; ``section``: what a manifest's ``decoder`` would say."""
         made = cls.__new__(cls)
-        made._open(graph, section, "cpu", threads, spin, None)
+        prefill = graph.with_name(PREFILL) if section.get("prefill") else None
+        made._open(graph, prefill, section, "cpu", threads, spin, None)
         return made
 
     def _open(
-        self, graph: Path, section: Mapping[str, Any], provider: Provider, threads: int, spin: bool,
-        options: Mapping[str, str] | None,
+        self, graph: Path, prefill: Path | None, section: Mapping[str, Any], provider: Provider, threads: int,
+        spin: bool, options: Mapping[str, str] | None,
     ) -> None:  # fmt: skip
-        self._session = open_session(graph, provider, options, threads, spin=spin)
+        one = open_session(graph, provider, options, threads, spin=spin)
+        many = one if prefill is None else open_session(prefill, provider, options, threads, spin=spin)
         self.context, self.length = LONGEST, 0
         self._d, self._axes, self._deep = section["d_model"], section["axes"], section["deepstack"]
         self._shared = section.get("cache", "grown") == "shared"
@@ -61,16 +72,16 @@ class Decoder:
         names = [f"{n}.{part}" for n in range(section["layers"]) for part in ("key", "value")]
         kind = SharedCache if self._shared else GrownCache
         self._cache: Cache = kind(names, section["kv_heads"], section["head_dim"], self.context)
-        vocabulary = self._session.get_outputs()[0].shape[-1]
+        vocabulary = one.get_outputs()[0].shape[-1]
         self._scores = np.zeros((1, 1, vocabulary), np.float32)
         self._filled, self._total = np.zeros(1, np.int32), np.zeros((), np.int32)
         self._one_embed = np.zeros((1, 1, self._d), np.float32)
         self._one_place = np.zeros((self._axes, 1, 1), np.int64)
         self._one_deep = np.zeros((self._deep, 1, 1, self._d), np.float32)
-        self._many_binding, self._one_binding = self._session.io_binding(), self._session.io_binding()
-        for binding in (self._many_binding, self._one_binding):
-            self._bind_fixed(binding)
-        self._bind_new(self._one_binding, self._one_embed, self._one_place, self._one_deep)
+        self._one, self._many = (_Run(session, session.io_binding()) for session in (one, many))
+        for run in (self._one, self._many):
+            self._bind_fixed(run.binding)
+        self._bind_new(self._one.binding, self._one_embed, self._one_place, self._one_deep)
 
     def read(self, embeds: F32, places: I64, frames: I64, deepstack: F32 | None = None) -> F32:
         """Append S tokens: embeddings [S, d], positions [1 or 3, S], the frame that each token is of (-1: none; as
@@ -86,15 +97,15 @@ class Decoder:
             self._one_embed[0] = embeds
             self._one_place[:, 0] = places
             self._one_deep[:, 0] = 0.0 if deepstack is None else deepstack
-            self._run(self._one_binding, 1)
+            self._run(self._one, 1)
         else:
             deep = np.zeros((self._deep, new, self._d), np.float32) if deepstack is None else deepstack
             kept = (
                 np.ascontiguousarray(embeds[None], np.float32), np.ascontiguousarray(places[:, None], np.int64),
                 np.ascontiguousarray(deep[:, None], np.float32),
             )  # fmt: skip
-            self._bind_new(self._many_binding, *kept)
-            self._run(self._many_binding, new)
+            self._bind_new(self._many.binding, *kept)
+            self._run(self._many, new)
         return self._scores[0, 0]
 
     def rewind(self, length: int) -> None:
@@ -128,8 +139,8 @@ class Decoder:
     def _amid_frame(self, at: int, frame: np.int64) -> bool:
         return self._both_ways and frame >= 0 and bool(self._frames[at - 1] == frame)
 
-    def _run(self, binding: Any, new: int) -> None:
-        total = self.length + new
+    def _run(self, run: _Run, new: int) -> None:
+        binding, total = run.binding, self.length + new
         kept: list[Any] = []
         if self._shared:
             self._filled[0], self._total[...] = total - 1, total
@@ -139,7 +150,7 @@ class Decoder:
                 bind_input(binding, name, seen)
                 kept.append(seen)
             self._cache.bind(binding, new)
-        self._session.run_with_iobinding(binding)
+        run.session.run_with_iobinding(binding)
         self._cache.added(new)
         self.length = total
 
