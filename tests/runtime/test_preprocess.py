@@ -4,44 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handrail.runtime.preprocess import ImagePlan, pixels
 from handrail.runtime.preprocess.positions import MASKED, frame_of, mask, positions
-from handrail.runtime.preprocess.resize import Filter, resize
 
-Image = pytest.importorskip("PIL.Image", reason="Pillow is what the resampling is compared with")
 HALF = (0.5, 0.5, 0.5)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    before=st.integers(1, 90), after=st.integers(1, 90), name=st.sampled_from(["bilinear", "bicubic", "lanczos"]),
-    seed=st.integers(0, 99),
-)  # fmt: skip
-def test_a_square_of_any_size_is_resampled_bit_for_bit_as_pillow_does(
-    before: int, after: int, name: Filter, seed: int
-) -> None:
-    image = np.random.default_rng(seed).integers(0, 256, (before, before, 3)).astype(np.uint8)
-    theirs = Image.fromarray(image).resize((after, after), getattr(Image.Resampling, name.upper()))
-    assert np.array_equal(resize(image, after, after, name), np.asarray(theirs))
-
-
-@settings(max_examples=30, deadline=None)
-@given(sizes=st.tuples(*[st.integers(8, 90)] * 4), seed=st.integers(0, 99))
-def test_other_shapes_are_resampled_to_within_the_rounding_between_the_passes(
-    sizes: tuple[int, int, int, int], seed: int
-) -> None:
-    image = np.random.default_rng(seed).integers(0, 256, (*sizes[:2], 3)).astype(np.uint8)
-    theirs = np.asarray(Image.fromarray(image).resize(sizes[:1:-1], Image.Resampling.BILINEAR))
-    assert np.abs(resize(image, *sizes[2:], "bilinear").astype(int) - theirs).max() <= 1
-
-
-def test_a_whole_frame_of_the_glasses_is_resampled_as_pillow_does() -> None:
-    image = np.random.default_rng(1).integers(0, 256, (1408, 1408, 3)).astype(np.uint8)
-    theirs = Image.fromarray(image).resize((448, 448), Image.Resampling.BICUBIC)
-    assert np.array_equal(resize(image, 448, 448, "bicubic"), np.asarray(theirs))
 
 
 def test_patches_hold_every_pixel_once_a_repeat_in_blocks_of_merged_patches() -> None:
