@@ -101,11 +101,11 @@ def _card(
     given, begun, answered = a.given(run.sounds), a.begun, a.answered
     first_ns = 0 if run.started is None else run.started.first_device_ns
     total_ms = sum(given.parts_ms.values())
+    told = answered is not None and answered.detail in [c.text for c in clauses]
     axis_ms = max(total_ms, given.first_word_ms or 0.0, given.first_token_ms or 0.0)
-    refused = answered is not None and answered.outcome == "refused"
     return Card(
         a.asked.query_id, given, plain(given.question), plain(given.text),
-        WHY.get(given.outcome, ""), "" if answered is None or (refused and clauses) else plain(answered.detail),
+        WHY.get(given.outcome, ""), "" if answered is None or told else plain(answered.detail),
         [SpokenClause(plain(c.text), c.written_s, plain(c.became), c.heard) for c in clauses],
         [] if begun is None else [Shown((ns - first_ns) / S, pictures.get(ns)) for ns in begun.frames],
         0 if begun is None else begun.encoded,

@@ -489,6 +489,16 @@ def test_a_refusal_is_told_with_the_line_that_was_said_for_it() -> None:
     assert [(c.text, c.became) for c in card.clauses] == [(line, "heard")] and card.detail == ""
 
 
+def test_a_line_that_stands_in_for_an_answer_is_told_with_it_and_other_lines_are_not() -> None:
+    nothing = "I have no answer to that."
+    (card,) = cards_of([
+        Asked(5, 1, "question", Q1), Answered(20 * MS, 1, "limit", "", (1,), "", 9.0, {}),
+        *walk_run.said(1, nothing, 30, 0.2, whole=False), Unsaid(230 * MS, 1, "cut", 0.2),
+        *walk_run.said(2, nothing, 230, 0.7), *walk_run.said(3, "Detail: brief.", 1500, 0.7),
+    ])  # fmt: skip
+    assert [(c.text, c.became, len(c.heard)) for c in card.clauses] == [(nothing, "heard", 2)]
+
+
 def test_goals_are_told_with_their_states_and_steps(walked: Walk) -> None:
     run = gather(walk_run.with_questions(walked[0]))
     (goal,) = goal_rows(run)
