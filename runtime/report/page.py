@@ -22,9 +22,10 @@ from markupsafe import Markup
 
 from handrail.runtime.log import Timing
 from handrail.runtime.redacted import Redacted
-from handrail.runtime.report.answers import MOST_TEXTS, Card, cards, goal_rows, lanes, text_rows
+from handrail.runtime.report.answers import MOST_TEXTS, Card, cards, text_rows
 from handrail.runtime.report.builder import Frame
 from handrail.runtime.report.charts import distribution, stage_rows, timeline, utterance_rows
+from handrail.runtime.report.lanes import goal_rows, lanes
 from handrail.runtime.report.scenes import frame_data, jpeg_uri
 from handrail.runtime.summary import Run, Summary, latency_of, side_of
 from handrail.runtime.terminal import one_line, write_whole

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from handrail.runtime.answer.query import Line
 from handrail.runtime.events import Queued
 from handrail.runtime.summary import Answering, Run
 
 S = 1e9  # ns
+BESIDE = frozenset({  # fixed lines that go with an answer, or stand in its place
+    Line.NOT_YET, Line.TOO_LONG, Line.NOTHING, Line.NO_MODEL, Line.CUT_SHORT, Line.FAILED, Line.CHANGED, Line.NO_READER,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +33,31 @@ class SpokenClause:
 
 
 def spoken_clauses(run: Run) -> dict[int, list[SpokenClause]]:
-    """Of every query, what it wrote for the ear, in order; of a refused one the line that was said instead."""
+    """Of every query, what it wrote for the ear, in order, then the fixed lines that were queued for it."""
     waiting = [q for q in run.queued.values() if q.kind == "answer"]
     answers = list(run.answers.values())
     found = {}
     for i, a in enumerate(answers):
         # A newer question withdraws what an older one hasn't said.
         until_ns = answers[i + 1].asked.t_ns if i + 1 < len(answers) else run.end_ns + 1
-        clauses = []
-        for text, t_ns, withheld in _written(a):
-            chain = [] if withheld is not None else list(_utterances(run, waiting, text, t_ns, until_ns))
-            clauses.append(_became(run, text, t_ns, withheld, chain))
-        found[a.asked.query_id] = clauses
+        found[a.asked.query_id] = list(_of_one(run, a, waiting, until_ns))
     return found
 
 
-def _written(a: Answering) -> Iterator[tuple[str, int, str | None]]:
+def _of_one(run: Run, a: Answering, waiting: list[Queued], until_ns: int) -> Iterator[SpokenClause]:
     for clause in a.clauses:
-        yield clause.text, clause.t_ns, clause.withheld
-    if a.answered is not None and a.answered.outcome == "refused" and a.answered.detail:
-        yield a.answered.detail, a.asked.t_ns, None
+        said = clause.withheld is None
+        chain = list(_utterances(run, waiting, clause.text, clause.t_ns, until_ns)) if said else []
+        yield _became(run, clause.text, clause.t_ns, clause.withheld, chain)
+    for line in [q for q in waiting if q.text in BESIDE and a.asked.t_ns <= q.t_ns < until_ns]:
+        if line in waiting:  # it may have gone on from the one before
+            chain = list(_utterances(run, waiting, line.text, line.t_ns, until_ns))
+            yield _became(run, line.text, line.t_ns, None, chain)
 
 
 def _utterances(run: Run, waiting: list[Queued], text: str, t_ns: int, until_ns: int) -> Iterator[int]:
     """Numbers of the utterances that carried a clause; they are taken out of ``waiting``."""
-    first = next((q for q in waiting if q.text == text and t_ns <= q.t_ns <= until_ns), None)
+    first = next((q for q in waiting if q.text == text and t_ns <= q.t_ns < until_ns), None)
     while first is not None:
         waiting.remove(first)
         yield first.utterance_id

@@ -46,10 +46,11 @@ from handrail.runtime.redacted import Redacted
 from handrail.runtime.reflex.depth import DepthView
 from handrail.runtime.reflex.runner import Seen
 from handrail.runtime.report import ReportBuilder, page, write_report
-from handrail.runtime.report.answers import Card, cards, goal_rows, text_rows
+from handrail.runtime.report.answers import MOST_DRAWN, Card, cards, text_rows
 from handrail.runtime.report.builder import MOST_FRAMES, Frame, Picture, Spread
 from handrail.runtime.report.charts import distribution, stage_rows, timeline, utterance_rows
 from handrail.runtime.report.draw import UNKNOWN_GREY, depth_picture, outline, project, reduced
+from handrail.runtime.report.lanes import goal_rows
 from handrail.runtime.report.scenes import describe, frame_data
 from handrail.runtime.report.shown import MOST_OF_ONE, MOST_RECENT, SMALL_PX, ShownPictures
 from handrail.runtime.report.spoken import spoken_clauses
@@ -489,6 +490,16 @@ def test_a_refusal_is_told_with_the_line_that_was_said_for_it() -> None:
     assert [(c.text, c.became) for c in card.clauses] == [(line, "heard")] and card.detail == ""
 
 
+def test_a_line_that_stands_in_for_an_answer_is_told_with_it_and_other_lines_are_not() -> None:
+    nothing = "I have no answer to that."
+    (card,) = cards_of([
+        Asked(5, 1, "question", Q1), Answered(20 * MS, 1, "limit", "", (1,), "", 9.0, {}),
+        *walk_run.said(1, nothing, 30, 0.2, whole=False), Unsaid(230 * MS, 1, "cut", 0.2),
+        *walk_run.said(2, nothing, 230, 0.7), *walk_run.said(3, "Detail: brief.", 1500, 0.7),
+    ])  # fmt: skip
+    assert [(c.text, c.became, len(c.heard)) for c in card.clauses] == [(nothing, "heard", 2)]
+
+
 def test_goals_are_told_with_their_states_and_steps(walked: Walk) -> None:
     run = gather(walk_run.with_questions(walked[0]))
     (goal,) = goal_rows(run)
@@ -551,6 +562,15 @@ def test_pictures_too_old_for_any_answer_are_let_go() -> None:
         shown.on_sample(colour(t, (9, 12, 3)))
     shown.on_event(begun(4, 5))
     assert list(shown.kept) == [5]
+
+
+def test_a_run_of_many_questions_draws_a_bounded_number_of_pictures() -> None:
+    pictures = {t: Redacted.from_recording(np.zeros((9, 12, 3), np.uint8), recorded()) for t in range(8)}
+    events: list[AnyEvent] = []
+    for i in range(100):
+        events += [Asked(i * MS, i, "step", Q1), AnswerBegun(i * MS, i, tuple(range(8)), 0, {}, (), 10, 0)]
+    drawn = [shown.picture is not None for card in cards(gather(events), pictures) for shown in card.shown]
+    assert len(drawn) == 800 and sum(drawn) == MOST_DRAWN and all(drawn[:MOST_DRAWN])
 
 
 def test_a_picture_of_a_question_that_is_not_redacted_is_refused(walked: Walk, tmp_path: Path) -> None:
