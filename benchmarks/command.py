@@ -24,6 +24,7 @@ BENCHES = {
     "signs": "words read on drawn and photographed signs, with and without a second look, by their size",
     "repeat": "the same replay many times and under several hash seeds: one and the same event log",
     "speed": "a looped recording on virtual time: seconds of recording per second",
+    "engine": "the language decoder beside other engines: first token, tokens a second, memory, perplexity",
     "train": "a tiny model in both training stages: learns, and goes on after a kill to the same weights",
     "gpu": "a bundle's graphs on CUDA and TensorRT: parity with the CPU, and latency",
     "questions": "a bundle under questions: repeatable, silent when cancelled, memory that stays flat",
@@ -69,6 +70,7 @@ class BenchCommand:
         "handrail bench world --seeds 1000:1020 --json world.json",
         "handrail bench outages --count 1000",
         "handrail bench damage --count 500",
+        "handrail bench engine --json engine.json --peer-python openvino-genai=peers/bin/python",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -31,7 +31,7 @@ class ExportCommand:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("checkpoint", nargs="?", type=Path, metavar="CHECKPOINT", help="of a training, or tiny:FAMILY")
+        add("checkpoint", nargs="?", type=Path, metavar="CHECKPOINT", help="of a training, tiny:FAMILY, or random:SIZE")
         add("--out", type=Path, metavar="BUNDLE", help="the folder to make")
         add("--replace", action="store_true", help="the bundle that is there, in one step")
         add("--quant", choices=("none", "w8", "w4"), default="none", help="of the decoder's weights (none)")
@@ -75,14 +75,14 @@ def _needs_torch() -> None:
 
 
 def _bundle(args: argparse.Namespace) -> int:
-    from handrail.export.backbones.sources import TINY
+    from handrail.export.backbones.sources import RANDOM, TINY
     from handrail.export.bundles.bundling import write_bundle
     from handrail.export.bundles.loading import load_trained, untrained
     from handrail.export.parity.checking import BundleCheck
     from handrail.runtime.bundle import check_destination, open_bundle
 
     check_destination(args.out, args.replace)
-    if str(args.checkpoint).startswith(TINY):
+    if str(args.checkpoint).startswith((TINY, RANDOM)):
         if args.imu_encoder or args.backbone:
             raise ConfigError(f"--imu-encoder and --backbone: {args.checkpoint} is untrained and has its own")
         parts = untrained(str(args.checkpoint))

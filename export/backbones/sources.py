@@ -1,4 +1,5 @@
-"""A backbone by the name people give it: a model of ``handrail models``, a folder, a hub id, or ``tiny:FAMILY``."""
+"""A backbone by the name people give it: a model of ``handrail models``, a folder, a hub id, ``tiny:FAMILY`` or
+``random:SIZE``."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from handrail.export.weights import registry as models
 from handrail.streams.errors import ConfigError
 
 TINY = "tiny:"  # a random backbone of a family, to try data and options with
+RANDOM = "random:"  # one as large as a published one, for times and memory
 
 
 def backbone_from(
@@ -24,6 +26,13 @@ def backbone_from(
         if family not in FAMILIES:
             raise ConfigError(f"--backbone {name}: expected one of {', '.join(TINY + f for f in FAMILIES)}")
         return tiny.build(family, seed)
+    if name.startswith(RANDOM):
+        from handrail.export.backbones.sized import SIZES, build_sized
+
+        size = name.removeprefix(RANDOM)
+        if size not in SIZES:
+            raise ConfigError(f"--backbone {name}: expected one of {', '.join(RANDOM + s for s in SIZES)}")
+        return build_sized(size, seed)
     from handrail.export.backbones.opening import open_backbone
 
     source = str(models.ready(name)) if name in models.registry() else name

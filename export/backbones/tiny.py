@@ -33,7 +33,7 @@ _TEXT = {
     "vocab_size": VOCABULARY, "hidden_size": D_MODEL, "intermediate_size": 128, "num_hidden_layers": LAYERS,
     "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 4096,
 }  # fmt: skip
-_TEMPLATE = (
+TEMPLATE = (
     "{% for m in messages %}[{{ m['role'] }}] {% for c in m['content'] %}"
     "{% if c['type'] == 'image' %}PLACEHOLDER{% else %}{{ c['text'] }}{% endif %}{% endfor %}\n{% endfor %}"
     "{% if add_generation_prompt %}[assistant] {% endif %}"
@@ -55,7 +55,7 @@ def build(family: str, seed: int = 0) -> Backbone:
         image=ids(kind.image), sensor=ids(SENSOR), end=(ids("<end>"),), placeholder=kind.placeholder,
         frame=kind.frame.format(tokens=kind.image * 16),
     )  # fmt: skip
-    side = Side(image, plan, _TEMPLATE.replace("PLACEHOLDER", kind.placeholder))
+    side = Side(image, plan, TEMPLATE.replace("PLACEHOLDER", kind.placeholder))
     backbone = kind.backbone(model.eval(), tokenizer, side)
     with torch.no_grad():  # as in trained models: else no token could have a probability above 0.85
         backbone.language.norm.weight += 1.0

@@ -49,8 +49,10 @@ def rows(modules: Sequence[nn.Linear]) -> tuple[F32, F32 | None]:
     joined = weights[0] if len(weights) == 1 else np.concatenate(weights)
     if all(m.bias is None for m in modules):
         return joined, None
-    none = [np.zeros(len(w), np.float32) for w in weights]
-    biases = [z if m.bias is None else m.bias.detach().float().cpu().numpy() for m, z in zip(modules, none, strict=True)]
+    biases = [
+        np.zeros(len(m.weight), np.float32) if m.bias is None else m.bias.detach().float().cpu().numpy()
+        for m in modules
+    ]
     return joined, np.concatenate(biases)
 
 
@@ -78,7 +80,8 @@ class Blocks(_Joined):
         n, k = weight.shape
         made = blocked(weight, bits, self.block, zero_points=self.zero_points)
         zero = None if made.zeros is None else net.weight(f"{name}.zeros", made.zeros)
-        inputs: list[Any] = [x, net.weight(f"{name}.blocks", made.values), net.weight(f"{name}.scales", made.scales), zero]
+        values, scales = net.weight(f"{name}.blocks", made.values), net.weight(f"{name}.scales", made.scales)
+        inputs: list[Any] = [x, values, scales, zero]
         if bias is not None:
             inputs += [None, net.weight(f"{name}.bias", bias)]
         return net.op("ort.MatMulNBits", *inputs, K=k, N=n, bits=bits, block_size=self.block, accuracy_level=4)

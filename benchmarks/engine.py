@@ -1,0 +1,221 @@
+"""The language decoder beside other engines: same weights, same prompt, same bits, one run.
+
+Each engine and model is a process of its own (``engine_child``), all loaded before anything is timed; rounds go through
+all of them in turn, so that what slows the machine slows all. A peer that isn't installed is told as absent, with how
+to get it. Then what keeping frames' features is worth (``vision_cache``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from handrail.benchmarks.command import Outcome, from_1
+from handrail.benchmarks.engine_models import make, model_of, own_python, unpack
+from handrail.benchmarks.engine_ratios import Rounds, beside_the_best, median
+from handrail.runtime.terminal import print_table, say
+from handrail.streams.cache import cache_folder
+from handrail.streams.errors import ConfigError, HandrailError
+
+HELP = "the language decoder beside other engines: first token, tokens a second, memory, perplexity"
+OURS = "handrail"
+PEERS = {
+    "transformers": "make setup-export",
+    "llama-cpp-python": "pip install llama-cpp-python",
+    "onnxruntime-genai": "pip install onnxruntime-genai",
+    "openvino-genai": "pip install openvino-genai",
+}
+MODEL = "smollm2-135m"
+PROMPT, NEW, TEXT = 170, 64, 2000  # tokens
+FIGURES = ("prefill_ms", "decode_tok_s", "ttft_ms")
+WARM = 2  # rounds that don't count
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--rounds", type=from_1, default=5, help="interleaved runs of each (5)")
+    add("--threads", default="1,2", help="comma-separated (1,2)")
+    add("--bits", default="8,4,32", help="of the weights, comma-separated (8,4,32)")
+    add("--peers", default=",".join(PEERS), help="comma-separated, or none (all that are installed)")
+    add("--peer-python", action="append", default=[], metavar="[PEER=]PATH",
+        help="the interpreter that has a peer (this one); may be given again")  # fmt: skip
+    add("--convert-python", action="append", default=[], metavar="PEER=PATH",
+        help="the interpreter that makes a peer's model, where that needs other packages")  # fmt: skip
+    add("--models", type=Path, metavar="DIR", help="where the formats lie (in the cache)")
+    add("--text", type=Path, default=Path("README.md"), help="of the prompt and the perplexities (README.md)")
+    add("--skip", default="", help="comma-separated: engines, vision, perplexity")
+    add("--plot", type=Path, metavar="FILE", help="PNG or SVG; beside --json if that is given")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    skip = set(filter(None, args.skip.split(",")))
+    figures: dict[str, Any] = {"model": MODEL, "prompt_tokens": PROMPT, "new_tokens": NEW, "rounds": args.rounds}
+    held, lines = True, []
+    if "engines" not in skip:
+        records, absent = _engines(args, "perplexity" not in skip)
+        figures |= {"engines": records, "absent": absent}
+        _told(records, absent)
+        fast = _standing(records)
+        held, lines = all(good for good, _ in fast), [line for _, line in fast]
+        plot = args.plot or (args.json.with_suffix(".svg") if args.json is not None else None)
+        if plot is not None:
+            from handrail.benchmarks.engine_plot import draw
+
+            draw(records, plot)
+    if "vision" not in skip:
+        from handrail.benchmarks.vision_cache import AIM, vision_cache
+
+        say("frames kept against frames encoded when asked")
+        figures["vision_cache"] = found = vision_cache(args.rounds)
+        held &= found["speedup"]["high"] >= AIM
+        lines.append(f"a question with 8 frames: {found['speedup']['ratio']} times sooner with kept features")
+    return Outcome(figures, held, "; ".join(lines))
+
+
+class Child:
+    """An engine in its own process."""
+
+    def __init__(self, python: str, job: dict[str, Any]) -> None:
+        script = Path(__file__).with_name("engine_child.py")
+        self.process = subprocess.Popen(  # noqa: S603
+            [python, str(script), json.dumps(job)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self._answer()
+
+    def ask(self, what: str) -> dict[str, float]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": what}) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        found: dict[str, Any] = json.loads(line) if line.startswith("{") else {"error": "it ended without a word"}
+        if "error" in found:
+            self.close()
+            raise HandrailError(found["error"])
+        return found
+
+
+def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    from handrail.export.backbones.text import open_text
+    from handrail.export.weights import registry as models
+
+    source, folder = models.ready(MODEL), args.models or cache_folder("engine")
+    folder.mkdir(parents=True, exist_ok=True)
+    say("the same weights for everyone")
+    unpack(source, folder)
+    tokens = open_text(str(folder / "fp32")).prompter.encode(args.text.read_text(encoding="utf-8"))
+    job = {"prompt": tokens[:PROMPT], "new": NEW, "text": tokens[:TEXT]}
+    if len(job["text"]) < TEXT:
+        raise ConfigError(f"--text {args.text}: expected {TEXT} tokens or more, found {len(tokens)}")
+    pythons, makers = _pythons(args.peer_python), _pythons(args.convert_python)
+    wanted = [OURS, *(p for p in args.peers.split(",") if p in PEERS)]
+    records: list[dict[str, Any]] = []
+    absent: dict[str, str] = {}
+    for threads in _numbers(args.threads, "--threads"):
+        for bits in _numbers(args.bits, "--bits"):
+            say(f"{threads} threads, {bits} bits")
+            children: dict[str, Child] = {}
+            for name in wanted:
+                python = own_python() if name in (OURS, "transformers") else pythons.get(name, pythons[""])
+                why = make(name, bits, folder, source, makers.get(name, python))
+                model = model_of(name, bits, folder)
+                if model is None or name in absent:
+                    continue
+                try:
+                    if why:
+                        raise HandrailError(why)
+                    children[name] = Child(python, {**job, "engine": name, "model": str(model), "threads": threads})
+                except (HandrailError, OSError) as e:
+                    absent[name] = f"{e}; to get it: {PEERS.get(name, '')}"
+            records += _group(children, threads, bits, args.rounds, perplexities and threads > 1)
+    return records, absent
+
+
+def _group(
+    children: dict[str, Child], threads: int, bits: int, rounds: int, perplexities: bool
+) -> list[dict[str, Any]]:
+    """All engines of one number of threads and bits, in turn."""
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in children}
+    beside: dict[str, dict[str, float]] = {}
+    try:
+        for turn in range(WARM + rounds):
+            for name, child in children.items():
+                found = child.ask("measure")
+                if turn >= WARM:
+                    measured[name].append(found)
+        for name, child in children.items():
+            beside[name] = child.ask("memory")
+            if perplexities:
+                beside[name] |= child.ask("perplexity")
+    finally:
+        for child in children.values():
+            child.close()
+    peers: dict[str, Rounds] = {name: found for name, found in measured.items() if name != OURS}
+    records = []
+    for name, found in measured.items():
+        record: dict[str, Any] = {"engine": name, "bits": bits, "threads": threads}
+        record |= {figure: round(median(found, figure), 2) for figure in FIGURES}
+        record |= {"ppl": round(beside[name]["ppl"], 3) if "ppl" in beside[name] else None,
+                   "peak_mib": round(beside[name]["peak_mib"], 1)}  # fmt: skip
+        if name == OURS and peers:
+            record["ratio_to_best_peer"] = beside_the_best(found, peers)
+        record["runs"] = [{k: round(v, 3) for k, v in r.items()} for r in found]
+        records.append(record)
+    return records
+
+
+def _told(records: list[dict[str, Any]], absent: dict[str, str]) -> None:
+    print_table(
+        f"{MODEL}: {PROMPT} tokens read, {NEW} written",
+        ("engine", "bits", "threads", "prefill ms", "tokens/s", "first token ms", "perplexity", "peak MiB"),
+        [tuple(r[k] for k in ("engine", "bits", "threads", *FIGURES, "ppl", "peak_mib")) for r in records],
+    )  # fmt: skip
+    for name, why in absent.items():
+        say(f"{name}: absent ({why})")
+
+
+def _standing(records: list[dict[str, Any]]) -> list[tuple[bool, str]]:
+    """Against the fastest peer with the same bits: held where the interval reaches 1."""
+    found = []
+    for record in records:
+        beside = record.get("ratio_to_best_peer")
+        if beside is None or record["bits"] == 32:
+            continue
+        for what, r in beside.items():
+            line = f"{record['bits']} bits, {record['threads']} threads, {what}: {r['ratio']} x {r['peer']}"
+            found.append((r["high"] >= 1.0, f"{line} [{r['low']}, {r['high']}]"))
+    return found
+
+
+def _pythons(given: list[str]) -> dict[str, str]:
+    """Peer -> interpreter; "" -> that of the others."""
+    found = {"": sys.executable}
+    for item in given:
+        name, equals, path = item.rpartition("=")
+        if equals and name not in PEERS:
+            raise ConfigError(f"{item}: expected one of {', '.join(PEERS)} before '='")
+        if shutil.which(path) is None:
+            raise ConfigError(f"{item}: no interpreter there")
+        found[name] = path
+    return found
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    known = {"--bits": {"32", "8", "4"}}.get(option)
+    items = text.split(",")
+    if not all(i.isascii() and i.isdigit() and int(i) > 0 and (known is None or i in known) for i in items):
+        raise ConfigError(f"{option} {text}: expected {'some of 8, 4, 32' if known else 'whole numbers from 1'}")
+    return [int(i) for i in items]
