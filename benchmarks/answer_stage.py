@@ -84,14 +84,16 @@ async def stage(of: Clip, loaded: Loaded, config: Config | None = None) -> Async
     config, declared, start_ns = config or Config(), load_declared(), now_ns()
     events: list[AnyEvent] = []
     buffer = RollingBuffer()
-    worker = InlineWorker(lambda what, ms: None)
+    worker = InlineWorker(_nobody)
     async with contextlib.AsyncExitStack() as stack:
         voice = open_voice(config.audio.voice)
         stack.push_async_callback(voice.close)
         speaker = open_speaker("wav", Path(os.devnull))
         stack.push_async_callback(speaker.close)
         speech = Speech(config, voice, speaker, events.append, start_ns, declared.render_ms)
-        answers = build(loaded, of.info, worker, declared, speech, events.append, start_ns, config.wearer, True)
+        answers = build(
+            loaded, of.info, worker, declared, speech, events.append, start_ns, config.wearer, True, _nobody
+        )
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(speech.run()), group.create_task(answers.run(buffer))]
             await asyncio.sleep(0.2)  # what is rendered beforehand
@@ -103,3 +105,7 @@ async def stage(of: Clip, loaded: Loaded, config: Config | None = None) -> Async
             finally:
                 for task in tasks:
                     task.cancel()
+
+
+def _nobody(what: str, ms: float) -> None:
+    """Times aren't looked at."""

@@ -143,14 +143,18 @@ async def _session(p: _Parts, loaded: Loaded | None) -> None:
     speech = Speech(p.config, p.voice, p.speaker, emit, start_ns, p.declared.render_ms if p.virtual else 0.0)
     watch = Watch(speech, emit, start_ns)
     on_timing = guard.around(p.hooks.on_timing)
-    worker = (InlineWorker if p.virtual else ThreadWorker)(
-        lambda what, ms: on_timing(Timing(what, ms=round(ms, 4), t_ns=now_ns() - start_ns))
-    )
+
+    def took(what: str, ms: float) -> None:
+        on_timing(Timing(what, ms=round(ms, 4), t_ns=now_ns() - start_ns))
+
+    worker = (InlineWorker if p.virtual else ThreadWorker)(took)
     answers = None
     if loaded is not None:
         from handrail.runtime.answer.building import build  # needs what a replay without questions doesn't
 
-        answers = build(loaded, p.source.info, worker, p.declared, speech, emit, start_ns, p.config.wearer, p.virtual)
+        answers = build(
+            loaded, p.source.info, worker, p.declared, speech, emit, start_ns, p.config.wearer, p.virtual, took
+        )
     try:
         await Session(
             p.source, p.runner, speech, watch, emit, start_ns, guard, version=version("handrail"),

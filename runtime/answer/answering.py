@@ -47,6 +47,7 @@ class Means:
     declared: Declared
     rig: Rig
     streams: tuple[str, ...]  # labels of those that the model feels
+    took: Callable[[str, float], None]  # told of measured stage times
     sampling: Sampling
 
 
@@ -122,10 +123,13 @@ class Answering:
             return None
         start_ns = end_ns - round(WINDOW_S * NS_PER_S)
         samples = felt_samples(self._snapshot, means.streams, start_ns - means.model.history_ns, end_ns - 1)
-        return await means.worker.run(
+        felt = await means.worker.run(
             "answer.sensors", lambda: means.model.feel(samples, means.rig, start_ns, end_ns, self._asking.plain),
             means.declared.sensors_ms,
         )  # fmt: skip
+        for part, ms in () if felt is None else felt.times_ms.items():
+            means.took(f"answer.sensors.{part}", ms)
+        return felt
 
     def _lay(self, felt: Felt | None) -> tuple[list[Encoded], Laid]:
         """A follow-up shows only what is new since the turn before; a first turn what its sampling asks for."""

@@ -38,8 +38,9 @@ def check_times(options: Options, info: SourceInfo) -> None:
 def build(
     loaded: Loaded, info: SourceInfo, worker: Worker, declared: Declared, speech: Speech,
     emit: Callable[[AnyEvent], None], start_ns: int, wearer: config.Wearer, virtual: bool,
+    took: Callable[[str, float], None],
 ) -> Answers:  # fmt: skip
-    """``virtual``: stages take their declared times."""
+    """``virtual``: stages take their declared times. ``took`` is told of measured ones."""
     model, options = loaded.model, loaded.options
     encode_ms = declared.encode_ms if virtual else loaded.encode_ms
     pictures = Pictures(
@@ -55,7 +56,7 @@ def build(
     if model is not None and loaded.decoder is not None:
         means = Means(
             model, engine(model, loaded.decoder, worker, declared), pictures, worker, declared, info.rig,
-            tuple(s.label for s in info.streams if s.kind in FELT), options.sampling,
+            tuple(s.label for s in info.streams if s.kind in FELT), took, options.sampling,
         )  # fmt: skip
     gaze = tuple(s.label for s in info.streams if s.kind is Kind.GAZE)
     return Answers(means, pictures, labels, texts, speech, emit, start_ns, wearer, gaze, options.asked)

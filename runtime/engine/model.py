@@ -42,6 +42,7 @@ class Felt:
     sensed: Sensed
     valid: dict[str, float]  # stream -> share of its bins that hold a reading
     gates: dict[str, float]  # stream -> how far the fusion opened it for this question
+    times_ms: dict[str, float]  # measured: "grids", "imu" (its encoder), "fusion"
 
 
 class Model:
@@ -73,6 +74,7 @@ class Model:
         self._statistics = self._read_statistics() if self.sensor_tokens else None
         self._check()
         self._serial = 0
+        self._imu_ms = 0.0
 
     # What is computed.
 
@@ -88,18 +90,22 @@ class Model:
         them, with ``HISTORY_NS`` before the start."""
         if self._fusion is None or self._statistics is None:
             return None
+        self._imu_ms, began = 0.0, time.perf_counter()
         encode = None if self._primus is None else self._encode_imu
         found = self._statistics.apply(grids(samples, rig, start_ns, end_ns, encode))
+        gridded = time.perf_counter()
         fed: dict[str, Any] = {"question": self._asked_for(question)}
         for stream in STREAMS:
             fed[stream], fed[f"{stream}_valid"] = found[stream].values[None], found[stream].valid[None]
         taken = {i.name for i in self._fusion.get_inputs()}
         tokens, gates = self._fusion.run(["tokens", "gates"], {k: v for k, v in fed.items() if k in taken})
+        grids_ms, fusion_ms = (gridded - began) * 1e3 - self._imu_ms, (time.perf_counter() - gridded) * 1e3
         self._serial += 1
         return Felt(
             Sensed(self._serial, tokens[0]),
             {stream: round(float(found[stream].valid.mean()), 4) for stream in STREAMS},
             {stream: round(float(gate), 4) for stream, gate in zip(STREAMS, np.ravel(gates), strict=False)},
+            {"grids": grids_ms, "imu": self._imu_ms, "fusion": fusion_ms},
         )
 
     def embed(self, ids: Sequence[int] | I64) -> F32:
@@ -136,7 +142,9 @@ class Model:
 
     def _encode_imu(self, windows: F32) -> F32:
         assert self._primus is not None
+        began = time.perf_counter()
         features: F32 = self._primus.run(["features"], {"windows": windows})[0]
+        self._imu_ms += (time.perf_counter() - began) * 1e3
         return features
 
     def _asked_for(self, question: str) -> F32:
