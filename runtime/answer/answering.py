@@ -104,7 +104,7 @@ class Answering:
         self._watch.mark("encode")
         felt = await self._feel()
         self._watch.mark("sensors")
-        frames, laid = self._lay(felt)
+        frames, laid = await self._lay(felt)
         if (room := self._means.engine.context - MOST_TOKENS[self._wearer.detail]) < len(laid):
             raise InputError(f"the prompt has {len(laid)} tokens: expected {room} at most")
         self._watch.mark("prompt")
@@ -131,7 +131,7 @@ class Answering:
             means.took(f"answer.sensors.{part}", ms)
         return felt
 
-    def _lay(self, felt: Felt | None) -> tuple[list[Encoded], Laid]:
+    async def _lay(self, felt: Felt | None) -> tuple[list[Encoded], Laid]:
         """A follow-up shows only what is new since the turn before; a first turn what its sampling asks for."""
         means, talk = self._means, self.talk
         picked = means.pictures.features.pick(means.sampling, self._snapshot.device_ns)
@@ -143,7 +143,10 @@ class Answering:
         talk.frames += [e.features for e in picked]
         talk.sensed += [] if felt is None else [felt.sensed]
         talk.newest_ns = max([talk.newest_ns, *(e.device_ns for e in picked)])
-        return picked, means.model.lay(talk.turns, talk.frames, talk.sensed)
+        laid = await means.worker.run(  # eight frames of a large model are a hundred megabytes
+            "answer.lay", lambda: means.model.lay(talk.turns, talk.frames, talk.sensed), 0.0
+        )
+        return picked, laid
 
     async def _write(self, laid: Laid) -> Outcome:
         outcome, most = Outcome.LIMIT, MOST_TOKENS[self._wearer.detail]
