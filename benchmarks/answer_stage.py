@@ -42,7 +42,7 @@ class Clip:
 def clip(rgb_hz: float = 10.0) -> Clip:
     """Of the Gen 2 recording where it lies beside the project, else of the simulated world."""
     real = [path for path in recordings() if path.parent.name == "gen2"]
-    uri = f"vrs:{real[0]}" if real else "world:7?seconds=1"
+    uri = f"vrs:{real[0]}" if real else "world:7?seconds=2"
 
     async def read() -> Clip:
         async with open_source(uri, DecodePlan(stereo_hz=0.0, rgb_hz=rgb_hz)) as source:

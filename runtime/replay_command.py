@@ -101,11 +101,11 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
         help="a folder that `handrail export` wrote: answers questions and goals",
     )  # fmt: skip
     group.add_argument(
-        "--question", action="append", default=[], type=_timed, metavar="TEXT@SECONDS", dest="questions",
+        "--question", action="append", default=[], type=timed, metavar="TEXT@SECONDS", dest="questions",
         help="ask so many seconds into the recording; may be given several times. \"read that\" reads text aloud",
     )  # fmt: skip
     group.add_argument(
-        "--goal", action="append", default=[], type=_timed, metavar="TEXT@SECONDS", dest="goals",
+        "--goal", action="append", default=[], type=timed, metavar="TEXT@SECONDS", dest="goals",
         help="a goal from then on: its next step is spoken when it is due, until it is reached or replaced",
     )  # fmt: skip
     group.add_argument(
@@ -131,7 +131,7 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _timed(text: str) -> tuple[str, float]:
+def timed(text: str) -> tuple[str, float]:
     """TEXT@SECONDS"""
     words, at, seconds = text.rpartition("@")
     try:

@@ -9,6 +9,7 @@ import pytest
 from world_looks import CORRIDOR
 
 from handrail.runtime import cli
+from handrail.runtime.replay_command import timed
 from handrail.streams.errors import SourceError
 
 
@@ -49,3 +50,36 @@ def test_a_recording_cut_before_its_first_pair_is_refused_for_the_cut(
     assert cli.main(["replay", f"vrs:{tmp_path / 'cut.vrs'}", "--out", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "no forward SLAM pair" in line and "beyond the end of the file" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--question", "what is ahead?"], "expected TEXT@SECONDS"),
+        (["--question", "@3"], "expected TEXT@SECONDS"),
+        (["--question", "what?@soon"], "expected TEXT@SECONDS"),
+        (["--question", "what?@-1"], "expected TEXT@SECONDS"),
+        (["--question", "what?@nan"], "expected TEXT@SECONDS"),
+        (["--goal", "  @1"], "expected TEXT@SECONDS"),
+        (["--question", "what?@1", "--sampling", "first"], "expected uniform, backward, last or fixed:SECONDS"),
+        (["--typed"], "add --speed real"),
+        (["--provider", "cuda"], "add --model BUNDLE"),
+        (["--model", "nowhere"], "expected a bundle, found nothing"),
+        (["--ocr", "always"], "'always' is not one of off, auto, on"),
+        (["--question", "what?@1000", "--ocr", "off"], "ends at"),
+    ],
+)
+def test_what_can_t_be_asked_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = cli.main(["replay", "world:7?seconds=2", "--out", str(tmp_path / "out"), *words])
+    except SystemExit as e:  # argparse's own
+        code = int(e.code or 0)
+    assert code == 2
+    assert said in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_an_at_in_the_question_is_part_of_it() -> None:
+    assert timed("who wrote me@home@2.5") == ("who wrote me@home", 2.5)
