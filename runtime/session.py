@@ -41,6 +41,8 @@ MOTION_BATCHES = 4_000  # 10 ms each and two IMUs: 20 s without a frame, then th
 _EVER = -(1 << 63)
 LAST_WORDS_S = 5.0  # after the source has ended, what is being said may finish
 
+NO_ANSWERS, NO_ANSWERS_TTL_S = "I can't answer any more.", 30.0  # somebody may wait for an answer
+
 FAULT_NOTICES = {"source": Line.SENSOR_FAULT, "reflex": Line.DETECTOR_FAULT}
 
 Emit = Callable[[AnyEvent], None]
@@ -93,6 +95,7 @@ class Session:
         answers: Answers | None = None,
     ) -> None:
         self._answers = answers
+        self._answering: asyncio.Task[None] | None = None
         self._source, self._runner, self._speech, self._watch = source, runner, speech, watch
         self._emit, self._start_ns, self._version = emit, start_ns, version
         self._guard = guard
@@ -126,8 +129,8 @@ class Session:
                     tasks.create_task(self._watched("session", self._guard.broken()), name="guard"),
                 ]
                 if self._answers is not None:
-                    answering = self._watched("answers", self._answers.run(self.buffer))
-                    background.append(tasks.create_task(answering, name="answers"))
+                    self._answering = tasks.create_task(self._answer(self._answers), name="answers")
+                    background.append(self._answering)
                 reason = await self._watched("source", self._take_in())
                 await self._finish()
                 for task in background:
@@ -175,8 +178,7 @@ class Session:
 
     def _use(self, sample: Sample) -> None:
         label = sample.stream.label
-        if self._answers is not None:
-            self._answers.take(sample)
+        self._tell(lambda answers: answers.take(sample))
         match sample.payload:
             case ImuBatch() as batch:
                 self._imu.append((label, batch))
@@ -212,8 +214,7 @@ class Session:
         except ChildDied as e:
             self._fault("reflex", str(e))
         self._speech.seam()
-        if self._answers is not None:
-            self._answers.seam()
+        self._tell(lambda answers: answers.seam())
         self._emit(Seam(self._t(), detail))
 
     async def _finish(self) -> None:
@@ -256,14 +257,13 @@ class Session:
             self._emit(FrameSkipped(self._t(), look.device_ns, "seam"))
             return
         age_ms = (now_ns() - captured_ns) / 1e6
-        if self._answers is not None:
-            seen = replace(seen, scene=self._answers.labelled(seen.scene))
+        if (labelled := self._tell(lambda answers: answers.labelled(seen.scene))) is not None:
+            seen = replace(seen, scene=labelled)
         self._emit(SceneChanged(self._t(), seen.scene, age_ms))
         self._on_seen(seen)
         self._watch.scene(seen.scene, captured_ns)
         self._speech.scene(seen.scene, captured_ns)
-        if self._answers is not None:
-            self._answers.scene(seen.scene, captured_ns)
+        self._tell(lambda answers: answers.scene(seen.scene, captured_ns))
 
     def _with_motion(self, look: Look) -> Look:
         imu, poses = self._joined_imu(), tuple(self._poses)
@@ -276,6 +276,34 @@ class Session:
         main = self._source.info.rig.main_imu
         labels = sorted({label for label, _ in self._imu}, key=lambda label: (label != main, label))
         return tuple((label, joined([batch for name, batch in self._imu if name == label])) for label in labels)
+
+    # -- answers: they may fail, and the warnings go on ------------------------------------------------------------
+
+    async def _answer(self, answers: Answers) -> None:
+        try:
+            await answers.run(self.buffer)
+        except Exception as e:
+            self._lose_answers(e)
+
+    def _tell(self, tell: Callable[[Answers], T]) -> T | None:
+        if self._answers is None:
+            return None
+        try:
+            return tell(self._answers)
+        except Exception as e:
+            self._lose_answers(e)
+            return None
+
+    def _lose_answers(self, e: Exception) -> None:
+        """From now on there are none, which is said."""
+        if self._answers is None:
+            return
+        self._answers = None
+        if self._answering is not None and self._answering is not asyncio.current_task():
+            self._answering.cancel()
+        self._emit(Fault(self._t(), "answers", f"{type(e).__name__}: {e}"))
+        self._speech.withdraw()
+        self._speech.say(NO_ANSWERS, NO_ANSWERS_TTL_S)
 
     # -- faults ----------------------------------------------------------------------------------------------------
 

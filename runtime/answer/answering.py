@@ -100,7 +100,7 @@ class Answering:
 
     async def run(self) -> Outcome:
         """Raises InputError when the question doesn't fit in the context."""
-        encoded = await self._means.pictures.encode_newest()
+        encoded = await self._means.pictures.encode_newest(self._snapshot.device_ns)
         self._watch.mark("encode")
         felt = await self._feel()
         self._watch.mark("sensors")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -44,6 +45,8 @@ MOST_TURNS = 4  # of a conversation: what is older is about where the wearer no 
 FOLLOW_UP_NS = 30 * NS_PER_S  # after an answer's end: what is asked within keeps the conversation
 GAZE_WITHIN_NS = NS_PER_S // 5  # of a picture's capture
 LINE_TTL_S = 5.0
+HEADINGS_NS = 5 * NS_PER_S  # kept: a picture is a second old or two when something is asked about it
+FAULT_AGAIN_NS = 30 * NS_PER_S  # a step that fails again sooner isn't told
 LAST_ANSWER_S = 120.0  # when the source has ended: a long answer may still be written and said
 
 
@@ -53,8 +56,10 @@ class _Current:
 
     query: Query
     watch: Stopwatch
-    frame: Frame | None  # the heading at asking
+    frame: Frame | None  # the heading when the newest picture was taken: "left" is to the left of that
     captured_ns: int | None  # loop time of the scene behind its directions
+    newest_ns: int  # device time of the newest capture that had arrived at asking
+    begun: bool = False  # its task has had a turn
     answering: Answering | None = None
     told_changed: bool = False
 
@@ -65,8 +70,10 @@ class Answers:
     def __init__(
         self, means: Means | None, pictures: Pictures, labels: Labels | None, texts: Texts, speech: Speech,
         emit: Callable[[AnyEvent], None], start_ns: int, wearer: config.Wearer, gaze_labels: tuple[str, ...] = (),
-        scheduled: tuple[Scheduled, ...] = (),
+        scheduled: tuple[Scheduled, ...] = (), listen: Callable[[Callable[[str], None]], None] = lambda heard: None,
     ) -> None:  # fmt: skip
+        """``listen`` is given, once questions can be asked, what takes each line that is typed."""
+        self._listen = listen
         self._means, self._pictures, self._labels, self._texts = means, pictures, labels, texts
         self._speech, self._emit, self._start_ns, self._wearer = speech, emit, start_ns, wearer
         self._gaze_labels, self._scheduled = gaze_labels, scheduled
@@ -82,6 +89,8 @@ class Answers:
         self._newest_ns = 0  # device time of the newest capture that has arrived
         self._scene: Scene | None = None
         self._captured_ns = 0
+        self._headings: deque[tuple[int, Frame]] = deque()  # device time of a scene, and the heading then
+        self._failed_ns = -FAULT_AGAIN_NS
         self._talk = Conversation()
         self._talk_until_ns = 0
         speech.on_unsaid(self._not_said)
@@ -98,6 +107,11 @@ class Answers:
 
     def scene(self, scene: Scene, captured_ns: int) -> None:
         self._scene, self._captured_ns = scene, captured_ns
+        self._headings.append((scene.device_ns, Frame.of(scene.wearer)))
+        while self._headings[0][0] < scene.device_ns - HEADINGS_NS:
+            self._headings.popleft()
+        if self._current is not None and self._current.frame is None:  # asked before the first scene
+            self._current.frame = self._headings[0][1]
         if self._means is None or self._group is None or self._pictures.newest is None:
             return
         speaking = self._task is not None or self._handing.busy or not self._speech.quiet
@@ -106,7 +120,11 @@ class Answers:
             self._ask(*due)
 
     def seam(self) -> None:
+        current = self._current
+        waited_for = current is not None and current.query.kind in ASKED_ALOUD
+        lost = waited_for and (self._task is not None or self._handing.busy)
         self._scene = None
+        self._headings.clear()
         self._newest_ns = 0
         self._talk = Conversation()
         self._pictures.seam()
@@ -115,6 +133,8 @@ class Answers:
         if self._labels is not None:
             self._labels.seam()
         self._cancel()
+        if lost:
+            self._say(Line.JUMPED)
 
     def line(self, text: str) -> None:
         """What the wearer typed or said."""
@@ -155,13 +175,15 @@ class Answers:
                 group.create_task(self._pictures.run(), name="pictures")
                 group.create_task(self._handing.run(), name="handing")
                 self._fixed = group.create_task(self._read_fixed(), name="fixed part")
+                self._listen(self._typed)
                 for asked in self._scheduled:
                     await sleep_until_ns(self._start_ns + round(asked.at_s * NS_PER_S))
                     self.line(asked.text)
                 self._all_asked.set()
                 await asyncio.get_running_loop().create_future()
             finally:
-                self._group = None
+                self._group = self._task = None
+                self._all_asked.set()  # nothing more will be
 
     async def done(self) -> None:
         """Until all that was, or is to be, asked has been answered and said; no longer than ``LAST_ANSWER_S``."""
@@ -186,20 +208,36 @@ class Answers:
             raise RuntimeError("expected run() to be under way before something is asked")
         self._cancel()
         query = Query(next(self._ids), kind, text, now_ns())
+        captured_ns = None if self._scene is None else self._captured_ns
+        current = self._current = _Current(query, Stopwatch(), self._heading(), captured_ns, self._newest_ns)
         self._emit(Asked(self._t_ns(), query.id, kind.value, text))
         self._unasked.begun(query, self._scene)
         if kind in ASKED_ALOUD:
             self._speech.tone(Tone.ASKED)
-        self._task = self._group.create_task(self._answer(query), name="answer")
+        self._task = self._group.create_task(self._answer(current), name="answer")
 
     def _cancel(self) -> None:
         """What is being written stops within one job, what of it waits to be said is withdrawn."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
+            if self._current is not None and not self._current.begun:  # nor will it ever
+                self._report(self._current, Outcome.CANCELLED, "")
         if self._fixed is not None:  # what it has read stays
             self._fixed.cancel()
         self._handing.withdraw()
+
+    def _typed(self, text: str) -> None:
+        if self._group is not None:
+            self.line(text)
+
+    def _heading(self) -> Frame | None:
+        """When the newest picture was taken; None where no scene is known."""
+        if self._scene is None or not self._headings:
+            return None
+        picture = self._pictures.newest
+        at_ns = self._scene.device_ns if picture is None else picture.device_ns
+        return min(self._headings, key=lambda heading: abs(heading[0] - at_ns))[1]
 
     def _change_detail(self, more: bool) -> None:
         levels = ("brief", "normal", "full")
@@ -215,24 +253,29 @@ class Answers:
         if self._means is None:
             return
         engine, turn = self._means.engine, Turn("", before=prompts.instructions(self._wearer))
-        with contextlib.suppress(InputError):  # it doesn't fit in the context: questions will say so
+        try:
             await engine.prefill(self._means.model.lay([turn], (), ()))
+        except InputError:
+            pass  # it doesn't fit in the context: questions will say so
+        except Exception as e:  # what only saves time must not end the warnings
+            self._emit(Fault(self._t_ns(), "answer", f"{type(e).__name__}: {e}"))
 
-    async def _answer(self, query: Query) -> None:
-        frame = None if self._scene is None else Frame.of(self._scene.wearer)
-        current = _Current(query, Stopwatch(), frame, None if self._scene is None else self._captured_ns)
-        self._current = current
+    async def _answer(self, current: _Current) -> None:
+        query, current.begun = current.query, True
         outcome, detail = Outcome.CANCELLED, ""
         try:
             with self._pictures.held():
                 outcome, detail = await self._outcome(current)
         except InputError as e:
             outcome, detail = Outcome.REFUSED, str(e)
-            self._say(Line.TOO_LONG)
+            if query.kind in ASKED_ALOUD:
+                self._say(Line.TOO_LONG)
         except Exception as e:  # an answer that fails must not end the warnings
             outcome, detail = Outcome.FAILED, f"{type(e).__name__}: {e}"
             self._emit(Fault(self._t_ns(), "answer", detail))
-            self._say(Line.FAILED)
+            if query.kind in ASKED_ALOUD or now_ns() - self._failed_ns >= FAULT_AGAIN_NS:
+                self._failed_ns = now_ns()
+                self._say(Line.FAILED)
         finally:
             if asyncio.current_task() is self._task:
                 self._task = None
@@ -282,7 +325,7 @@ class Answers:
             query, prompts.instructions(self._wearer), self._unasked.prompt(query, facts, texts), query.text
         )  # fmt: skip
         current.answering = Answering(
-            self._means, asking, past, self._buffer.snapshot(self._newest_ns), self._wearer, current.watch,
+            self._means, asking, past, self._buffer.snapshot(current.newest_ns), self._wearer, current.watch,
             shown=lambda shown: self._begun(query, shown, texts), said=lambda clause: self._clause(current, clause),
         )  # fmt: skip
         return current.answering
@@ -298,7 +341,8 @@ class Answers:
         await self._texts.read_newest(look_deg)
         current.watch.mark("read")
         if self._scene is not None:  # directions are as of now
-            current.frame, current.captured_ns = Frame.of(self._scene.wearer), self._captured_ns
+            nose = Frame(travel=False, heading_rad=self._scene.wearer.nose_rad)  # which text is told by, also walking
+            current.frame, current.captured_ns = nose, self._captured_ns
         self._clause(current, Clause(self._texts.aloud(look_deg, self._wearer)))
         return Outcome.SAID, ""
 
@@ -361,7 +405,10 @@ class Answers:
             if not current.told_changed:
                 current.told_changed = True
                 self._cancel()
-                self._say(Line.CHANGED)
+                if current.query.kind in ASKED_ALOUD:
+                    self._say(Line.CHANGED)
+                else:  # nobody asked: who turns as a step said is not told to ask again
+                    self._unasked.unheard()
 
     def _t_ns(self) -> int:
         return now_ns() - self._start_ns

@@ -11,6 +11,7 @@ from handrail.runtime.answer.labels import Labels
 from handrail.runtime.answer.opening import Loaded, Options, engine
 from handrail.runtime.answer.pictures import Pictures
 from handrail.runtime.answer.texts import Texts
+from handrail.runtime.answer.typed import listen
 from handrail.runtime.declared import Declared
 from handrail.runtime.engine.worker import Worker
 from handrail.runtime.events import AnyEvent, Fault
@@ -59,4 +60,5 @@ def build(
             tuple(s.label for s in info.streams if s.kind in FELT), took, options.sampling,
         )  # fmt: skip
     gaze = tuple(s.label for s in info.streams if s.kind is Kind.GAZE)
-    return Answers(means, pictures, labels, texts, speech, emit, start_ns, wearer, gaze, options.asked)
+    typed = {"listen": listen} if options.typed else {}
+    return Answers(means, pictures, labels, texts, speech, emit, start_ns, wearer, gaze, options.asked, **typed)

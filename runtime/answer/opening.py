@@ -22,7 +22,7 @@ from handrail.runtime.labels.detector import Detector
 from handrail.runtime.labels.opening import open_detector
 from handrail.runtime.providers import NAMES, Provider
 from handrail.runtime.scenetext.reader import Reader, open_reader
-from handrail.streams.errors import ConfigError
+from handrail.streams.errors import BundleError, ConfigError, HandrailError
 
 Ocr = Literal["off", "auto", "on"]
 
@@ -98,10 +98,16 @@ def _model(
     if chosen != "cpu" and made_for == "cpu":
         raise ConfigError(f"--provider {chosen}: {path} was made for the CPU; export it with --provider {chosen}")
     said(f"loading {bundle.manifest.name} on {chosen}")
-    model = Model(bundle, chosen)
-    decoder = Decoder(bundle, chosen, options=provider_options(bundle, "decoder.onnx", chosen))
-    encode_ms = model.warm_up()
-    decoder.warm_up()
+    try:
+        model = Model(bundle, chosen)
+        decoder = Decoder(bundle, chosen, options=provider_options(bundle, "decoder.onnx", chosen))
+        encode_ms = model.warm_up()
+        decoder.warm_up()
+    except HandrailError:
+        raise
+    except Exception as e:  # native errors come as several types; a manifest may lack what its graphs need
+        why = f"{type(e).__name__}: {e}".splitlines()[0]
+        raise BundleError(f"{path}: doesn't run here ({why}); export it again with this version of Handrail") from e
     return model, decoder, encode_ms
 
 

@@ -35,6 +35,7 @@ class Picture:
     device_ns: int  # capture
     camera: str  # label
     pixels: U8  # [H, W, 3] RGB, upright
+    seams: int = 0  # how many came before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Pictures:
         self._encoding = asyncio.Lock()
         self.features = FeatureCache()
         self.newest: Picture | None = None
+        self._seams = 0
         if see is not None:
             self.look_with(Looker("features", every_ns(encode_ms), self._encode))
 
@@ -76,12 +78,14 @@ class Pictures:
         if sample.stream.kind is Kind.RGB and isinstance(sample.payload, ImageFrame):
             pixels = sample.payload.pixels
             if pixels is not None and (self.newest is None or sample.device_ns > self.newest.device_ns):
-                self.newest = Picture(sample.device_ns, sample.stream.label, upright(pixels, self._generation))
+                turned = upright(pixels, self._generation)
+                self.newest = Picture(sample.device_ns, sample.stream.label, turned, self._seams)
                 self._arrived.put(self.newest)
 
     def seam(self) -> None:
         """Time or place jumped."""
         self.newest = None
+        self._seams += 1
         self._arrived.discard()
         self._due_ns.clear()
         self.features.clear()
@@ -117,11 +121,14 @@ class Pictures:
 
     def current(self, picture: Picture) -> bool:
         """Whether it is of the same stretch of time and place as now: a result may come after a seam."""
-        return self.newest is not None and picture.device_ns <= self.newest.device_ns
+        return picture.seams == self._seams
 
-    async def encode_newest(self) -> bool:
-        """The newest picture's features are there, if there is a picture; returns whether it was encoded for this."""
-        return self.newest is not None and await self._encode(self.newest)
+    async def encode_newest(self, by_ns: int | None = None) -> bool:
+        """The newest picture's features are there, if there is a picture (captured by ``by_ns``); returns whether it
+        was encoded for this."""
+        if self.newest is None or (by_ns is not None and self.newest.device_ns > by_ns):
+            return False
+        return await self._encode(self.newest)
 
     async def _encode(self, picture: Picture) -> bool:
         see = self._see

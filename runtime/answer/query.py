@@ -44,6 +44,7 @@ class Line(StrEnum):
     CUT_SHORT = "The answer was longer. Ask again for more."
     FAILED = "The answer failed. Ask again."
     CHANGED = "You have turned since. Ask again."
+    JUMPED = "The scene has changed. Ask again."
     NO_GOAL = "There is no goal."
     GOAL_GIVEN_UP = "Goal given up."
     NO_READER = "I can't read text: no reader is installed."

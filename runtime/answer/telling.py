@@ -22,7 +22,7 @@ from handrail.runtime.wording.repetition import Repetition
 from handrail.runtime.wording.speakable import speakable
 
 TTL_S = 10.0  # of a clause, from when speech has room for it
-AHEAD = 2  # clauses that wait in speech at most
+AHEAD = 0  # clauses that wait in speech when the next is handed over: a second one could wait past its time
 _DIRECTION = re.compile(r"\b(left|right|ahead|behind|front|straight|back|turn\w*|o'?clock|beside|next to you)\b", re.I)
 
 

@@ -94,6 +94,10 @@ class Unasked:
         if goals.reached(text):
             self._end_goal(goals.GoalState.REACHED)
 
+    def unheard(self) -> None:
+        """The wearer turned before the end of it: a step is due again."""
+        self._said = False
+
     def hushed(self) -> None:
         """What was being said has been heard enough of."""
         self._said = True

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+LONGEST_COMMAND = 500  # characters of a fixed phrase: looking for one takes the square of the line's length
 LONGEST = 20_000  # characters of a line; the rest is left out: it doesn't fit a model anyway, which is said
 
 
@@ -91,7 +92,8 @@ _AIMS = re.compile(
 def parse(line: str) -> Command:
     """Of one line; anything that is no command is a question, as it stands."""
     text = plain(line)[:LONGEST].strip()
-    bare = re.sub(r"^(?:please[ ,]+)|[ ,]*\bplease$", "", text.casefold().replace("’", "'").rstrip(" .!?"))
+    bare = text.casefold().replace("’", "'").rstrip(" .!?") if len(text) <= LONGEST_COMMAND else ""
+    bare = re.sub(r"^(?:please[ ,]+)|[ ,]*\bplease$", "", bare)
     if not re.search(r"\w", text):
         return Nothing()
     for command, phrases in _FIXED.items():

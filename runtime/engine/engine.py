@@ -112,8 +112,12 @@ class Engine:
 
     def _extend(self, embeds: F32, places: I64, frames: I64, deepstack: F32 | None, keys: list[int]) -> None:
         scores = self._decoder.read(embeds, places, frames, deepstack)
+        best = int(scores.argmax())  # of NaN, where there is one
+        if np.isnan(scores[best]):
+            self._rewind(0)  # what is held is spoilt, and would spoil every answer after this
+            raise FloatingPointError("the model's scores are not numbers")
         self._held.extend(keys)
-        self._next = int(scores.argmax())
+        self._next = best
 
     def _rewind(self, length: int) -> None:
         """Also after a job that failed half way."""

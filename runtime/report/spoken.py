@@ -16,7 +16,8 @@ from handrail.runtime.summary import Answering, Run
 
 S = 1e9  # ns
 BESIDE = frozenset({  # fixed lines that go with an answer, or stand in its place
-    Line.NOT_YET, Line.TOO_LONG, Line.NOTHING, Line.NO_MODEL, Line.CUT_SHORT, Line.FAILED, Line.CHANGED, Line.NO_READER,
+    Line.NOT_YET, Line.TOO_LONG, Line.NOTHING, Line.NO_MODEL, Line.CUT_SHORT, Line.FAILED, Line.CHANGED, Line.JUMPED,
+    Line.NO_READER,
 })  # fmt: skip
 
 

@@ -134,6 +134,8 @@ class Player:
                 self._void = True
             elif self._cut is None:
                 self._stop(Unspoken.CUT, resume=False)
+            else:  # it fades out already, to go on later: not any more
+                self._cut = (Unspoken.CUT, False)
         self._queue.drop_all(Unspoken.CUT, kind)
 
     async def at_most(self, count: int, kind: str) -> None:
@@ -206,7 +208,7 @@ class Player:
         first = self._queue.peek(self.moment())
         if first is None:
             return
-        if self._led():
+        if self.led:
             await self._rendered(*first)  # while the earcon plays
             await self._lead_over()
             return  # to whatever is the most urgent now
@@ -218,12 +220,13 @@ class Player:
             finally:
                 self._taken = None
 
-    def _led(self) -> bool:
+    @property
+    def led(self) -> bool:
         """An earcon sounds that words are to follow."""
         return self._lead is not None and not self._lead[0].done() and now_ns() < self._lead[1]
 
     async def _lead_over(self) -> None:
-        while self._lead is not None and self._led():
+        while self._lead is not None and self.led:
             await asyncio.wait({self._lead[0]}, timeout=(self._lead[1] - now_ns()) / NS_PER_S)
 
     async def _speak(self, u: Utterance, say: Say) -> None:
@@ -240,7 +243,7 @@ class Player:
             if sound is None:
                 self._give_up(u, Unspoken.DEVICE)
                 return
-            if self._queue.outranks(u) or self._led():
+            if self._queue.outranks(u) or self.led:
                 self._resume(u)  # something more urgent came up while it was rendered
                 return
             if judged.text != say.text and text != u.fallback:

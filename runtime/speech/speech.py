@@ -112,9 +112,10 @@ class Speech:
         self._player.notice(notice)
 
     def tone(self, tone: Tone) -> None:
-        """The heartbeat gives way to anything that sounds; the others don't. Words wait for the end of ``ASKED``."""
+        """The heartbeat gives way to anything that sounds; the others don't. Words wait for the end of ``ASKED``, but
+        those that wait for another earcon, a hazard's, wait no longer for it."""
         if tone is not Tone.HEARTBEAT or self._player.quiet:
-            self._player.earcon(_TONES[tone](), leads=tone is Tone.ASKED)
+            self._player.earcon(_TONES[tone](), leads=tone is Tone.ASKED and not self._player.led)
 
     async def last_words(self, notice: Notice, tone: Tone) -> None:
         """A tone and a fixed line when ``run`` has ended before its time: past everything that may have failed."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from scenes import look, walker
 
@@ -18,10 +22,13 @@ from handrail.export.bundles.bundling import write_bundle
 from handrail.export.bundles.loading import untrained
 from handrail.runtime.answer.opening import Loaded, Options, load
 from handrail.runtime.answer.query import Line
+from handrail.runtime.bundle.manifest import seal
+from handrail.runtime.config import Config, Wearer
 from handrail.runtime.engine.prompt import F32, I64
 from handrail.runtime.events import AnswerBegun, Answered, Asked, ClauseReady, Fault, GoalChanged, Spoken
 from handrail.runtime.scene import Scene
 from handrail.streams.clock import NS_PER_S, now_ns, run_virtual
+from handrail.streams.errors import BundleError
 
 
 @pytest.fixture(scope="module")
@@ -284,3 +291,112 @@ def test_directions_that_no_longer_hold_are_not_spoken(recording: Clip, loaded: 
 def test_time_does_not_run_backwards_in_the_log(recording: Clip, loaded: Loaded) -> None:
     times = [e.t_ns for e in asked(recording, loaded, "what is there?", "less", "and now?", "give up")]
     assert times == sorted(times) and times[-1] > NS_PER_S
+
+
+def test_a_fixed_part_that_cannot_be_read_beforehand_is_a_fault_and_questions_are_still_answered(
+    recording: Clip, loaded: Loaded
+) -> None:
+    decoder = Writes(loaded, "A chair.")
+    decoder.fails = True
+
+    async def play(on: Stage) -> None:
+        decoder.fails = False
+        on.answers.line("what is there?")
+        await on.answers.done()
+
+    events = on_stage(recording, replace(loaded, decoder=decoder), play)
+    assert [e.component for e in events if isinstance(e, Fault)] == ["answer"] and spoken(events) == ["A chair."]
+
+
+def test_of_two_questions_at_the_same_instant_both_have_an_outcome(recording: Clip, loaded: Loaded) -> None:
+    async def play(on: Stage) -> None:
+        on.answers.line("what is on the left?")
+        on.answers.line("what is on the right?")
+        await on.answers.done()
+
+    events = on_stage(recording, writing(loaded, "A wall."), play)
+    assert [(e.query_id, e.outcome) for e in events if isinstance(e, Answered)] == [(1, "cancelled"), (2, "said")]
+
+
+def test_a_question_lost_at_a_seam_is_told_as_lost(recording: Clip, loaded: Loaded) -> None:
+    async def play(on: Stage) -> None:
+        on.answers.line("what is there?")
+        await asyncio.sleep(0.5)
+        on.speech.seam()
+        on.answers.seam()
+        await on.answers.done()
+
+    events = on_stage(recording, writing(loaded, "A wall."), play)
+    assert outcomes(events) == ["cancelled"] and " ".join(spoken(events)) == Line.JUMPED
+
+
+def test_long_clauses_are_all_said_none_waits_past_its_time(recording: Clip, loaded: Loaded) -> None:
+    text = " ".join(f"The {n} table has a row of boxes and a lamp at the far end of it." for n in ("one", "next", "last"))
+
+    async def whole() -> list[Any]:
+        slow = Config(wearer=Wearer(speech_rate_wpm=100, detail="full"))
+        async with stage(recording, writing(loaded, text), slow) as on:
+            on.answers.line("what is there?")
+            await on.answers.done()
+            return list(on.events)
+
+    assert " ".join(spoken(run_virtual(whole()))) == text
+
+
+def test_directions_are_those_of_the_picture_also_when_the_wearer_turned_before_asking(
+    recording: Clip, loaded: Loaded
+) -> None:
+    newest_s = max(s.device_ns for s in recording.samples if s.stream.label == "camera-rgb") / NS_PER_S
+
+    async def play(on: Stage) -> None:
+        see(on, look(newest_s, walker(travel_deg=None)))
+        see(on, look(newest_s + 0.9, walker(nose_deg=70, travel_deg=None)))
+        on.answers.line("what is there?")
+        await on.answers.done()
+
+    events = on_stage(recording, writing(loaded, "A chair on the left."), play)
+    assert " ".join(spoken(events)) == Line.CHANGED
+
+
+def test_a_goal_whose_steps_fail_is_not_told_so_every_few_seconds(recording: Clip, loaded: Loaded) -> None:
+    decoder = Writes(loaded, "Walk on.")
+
+    async def play(on: Stage) -> None:
+        on.answers.line("goal: find the door")
+        await on.answers.done()
+        decoder.fails = True
+        for step in range(250):
+            see(on, look(step / 10, walker(step / 10)))
+            await asyncio.sleep(0.1)
+
+    events = on_stage(recording, replace(loaded, decoder=decoder), play)
+    assert outcomes(events).count("failed") >= 2 and " ".join(spoken(events)).count(Line.FAILED) == 1
+
+
+def test_a_wearer_who_turns_as_a_step_says_is_not_told_to_ask_again(recording: Clip, loaded: Loaded) -> None:
+    async def play(on: Stage) -> None:
+        on.answers.line("goal: find the door")
+        await on.answers.done()
+        see(on, look(5.0, walker(5.0)))
+        await asyncio.sleep(1.2)
+        for step in range(20):
+            see(on, look(6.0 + step / 10, walker(5.0, travel_deg=-60, nose_deg=-60)))
+            await asyncio.sleep(0.1)
+
+    text = "Turn right and walk along the wall to the corner. Then the door is ahead."
+    events = on_stage(recording, writing(loaded, "Walk on.", text), play)
+    assert Line.CHANGED not in " ".join(spoken(events))
+
+
+def test_a_bundle_for_other_sensors_is_refused_in_one_line(bundle: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(bundle, tmp_path / "other")
+    graph = onnx.load(other / "fusion.onnx", load_external_data=False)
+    graph.graph.input.append(onnx.helper.make_tensor_value_info("radar", onnx.TensorProto.FLOAT, [1, 64, 3]))
+    onnx.save(graph, other / "fusion.onnx")
+    about = json.loads((other / "manifest.json").read_text())
+    del about["manifest_sha256"]
+    data = (other / "fusion.onnx").read_bytes()
+    about["files"]["fusion.onnx"] |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    (other / "manifest.json").write_bytes(seal(json.dumps(about, indent=2).encode()[1:]))
+    with pytest.raises(BundleError, match="asks for 'radar', which isn't made here"):
+        load(Options(other, labels=False, ocr="off"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -161,3 +162,9 @@ def test_any_line_is_understood_as_something_of_bounded_length(line: str) -> Non
             assert text and len(text) <= LONGEST and text == " ".join(text.split())
         case command:
             assert not isinstance(command, Nothing) or not re.search(r"\w", line)
+
+
+def test_a_long_line_of_commas_is_told_from_a_command_in_no_time() -> None:
+    began = time.perf_counter()
+    assert isinstance(parse("a" + "," * 19_000 + "a"), Question)
+    assert time.perf_counter() - began < 0.5  # the loop's thread, which the warnings need too

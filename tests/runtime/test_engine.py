@@ -303,3 +303,25 @@ def test_jobs_run_one_at_a_time_in_order_and_report_their_time(virtual: bool) ->
 
     assert (run_virtual(work()) if virtual else asyncio.run(work())) == list(range(20))
     assert took == [f"job {i}" for i in range(20)]
+
+
+def test_scores_that_are_not_numbers_fail_the_answer_and_spoil_none_after_it() -> None:
+    class Spoilt(RememberingDecoder):
+        spoilt = False
+
+        def read(self, embeds: F32, places: I64, frames: I64, deepstack: F32 | None = None) -> F32:
+            scores = super().read(embeds, places, frames, deepstack)
+            return np.full_like(scores, np.nan) if self.spoilt else scores
+
+    decoder = Spoilt()
+
+    async def main() -> int:
+        engine = Engine(decoder, InlineWorker(lambda what, ms: None), embed, (END,), DECLARED)
+        await engine.prefill(laid([1, 2, 3]))
+        decoder.spoilt = True
+        with pytest.raises(FloatingPointError, match="not numbers"):
+            await engine.prefill(laid([1, 2, 3, 4]))
+        decoder.spoilt = False
+        return await engine.prefill(laid([1, 2, 3, 4]))
+
+    assert run_virtual(main()) == 0 and len(decoder.held) == 4  # all of it was read anew

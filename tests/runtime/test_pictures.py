@@ -145,3 +145,24 @@ def test_pictures_of_gen_1_are_turned_upright() -> None:
 @pytest.mark.parametrize("ms, seconds", [(0, 1.0), (100, 1.0), (250, 1.0), (1200, 4.8)])
 def test_how_often_follows_from_what_it_costs(ms: float, seconds: float) -> None:
     assert every_ns(ms) == round(seconds * NS_PER_S)
+
+
+def test_a_result_from_before_a_seam_is_dropped_also_when_newer_pictures_have_come_since() -> None:
+    async def steps(p: Pictures) -> None:
+        p.take(picture(5))
+        await asyncio.sleep(0.1)
+        p.seam()
+        p.take(picture(6))
+        await asyncio.sleep(2.0)
+        assert [e.device_ns for e in p.features._held] == [6 * NS_PER_S]
+
+    assert play(steps)[0].seen == [50, 60]
+
+
+def test_a_picture_that_came_after_asking_is_not_encoded_for_the_question() -> None:
+    async def steps(p: Pictures) -> None:
+        with p.held():
+            p.take(picture(5))
+            assert not await p.encode_newest(by_ns=4 * NS_PER_S)
+
+    assert not play(steps)[0].seen

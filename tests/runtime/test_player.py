@@ -455,3 +455,34 @@ def test_cancelled_in_the_middle_it_says_what_was_heard() -> None:
     ended = [e for e in run_virtual(main()) if isinstance(e, SoundEnded)]
     assert sorted(e.sound for e in ended) == ["earcon.blind", "earcon.degraded", "speech"]
     assert all(not e.whole and 0 < e.heard_s < 0.3 for e in ended)
+
+
+ANSWER = "A table stands in front of you and a chair beside it on the far side of it."
+
+
+@pytest.mark.parametrize("call_off", [lambda s: s.hush(), lambda s: s.withdraw()], ids=["hush", "withdraw"])
+def test_an_answer_called_off_while_a_hazard_fades_it_out_does_not_come_again(
+    call_off: Callable[[Speech], None]
+) -> None:
+    async def play(stage: Stage) -> None:
+        stage.speech.say(ANSWER, 10.0)
+        await asyncio.sleep(0.5)
+        stage.speech.say("Stop.", 5.0, priority=Priority.NOW, kind="hazard")
+        call_off(stage.speech)
+        await asyncio.sleep(8.0)
+
+    assert staged(play).spoken().count(ANSWER) == 1
+
+
+def test_questions_in_a_row_do_not_hold_up_the_words_of_a_hazard() -> None:
+    def words_s(asking: bool) -> float:
+        async def play(stage: Stage) -> None:
+            stage.see(walker(), thing(3.0, seen_ns=now_device()))
+            for _ in range(20):
+                await asyncio.sleep(0.1)
+                if asking:
+                    stage.speech.tone(Tone.ASKED)
+
+        return next(e.t_ns for e in staged(play).events if isinstance(e, Spoken) and e.kind == "hazard") / NS_PER_S
+
+    assert words_s(asking=True) == words_s(asking=False)

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -40,6 +41,9 @@ from handrail.runtime.health import Watch
 from handrail.runtime.log import EventLog, read_log
 from handrail.runtime.reflex.runner import InlineRunner, Look, ReflexRunner, Seen
 from handrail.runtime.replay import Hooks, replay
+from handrail.runtime.scene import Scene
+from handrail.runtime.session import Session
+from handrail.streams.buffer import RollingBuffer
 from handrail.streams.child import ChildDied
 from handrail.streams.clock import NS_PER_S
 from handrail.streams.damage import shifted
@@ -464,3 +468,54 @@ def test_cameras_swapped_or_half_covered_are_blindness_that_is_told_and_no_hazar
     assert states == [(State.BLIND, reason)], "not even the first pair is seen with"
     assert "I can't see." in [e.text for e in events if isinstance(e, Spoken)]
     assert not any(isinstance(e, Alerted) for e in events)
+
+
+class Failing:
+    """Answers that fail in one way, once there is a scene."""
+
+    def __init__(self, way: str) -> None:
+        self._way = way
+        self._failed = asyncio.Event()
+
+    def _fail(self, way: str) -> None:
+        if way == self._way:
+            raise ValueError(f"no {way}")
+
+    def take(self, sample: Sample) -> None:
+        self._fail("take")
+
+    def labelled(self, scene: Scene) -> Scene:
+        self._fail("labelled")
+        return scene
+
+    def scene(self, scene: Scene, captured_ns: int) -> None:
+        self._failed.set()
+        self._fail("scene")
+
+    def seam(self) -> None:
+        self._fail("seam")
+
+    async def run(self, buffer: RollingBuffer) -> None:
+        await self._failed.wait()
+        self._fail("run")
+        await asyncio.get_running_loop().create_future()
+
+    async def done(self) -> None:
+        self._fail("done")
+
+
+@pytest.mark.parametrize("way", ["take", "labelled", "scene", "run", "done"])
+def test_answers_that_fail_do_not_end_the_warnings(
+    walk: Path, walked: list[AnyEvent], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Session.__init__
+
+    def with_answers(self: Session, *args: Any, **kwargs: Any) -> None:
+        whole(self, *args, **{**kwargs, "answers": Failing(way)})
+
+    monkeypatch.setattr(Session, "__init__", with_answers)
+    events = events_of(f"tape:{walk}")
+    assert [e.component for e in events if isinstance(e, Fault)] == ["answers"]
+    assert "I can't answer any more." in [e.text for e in events if isinstance(e, Spoken)]
+    assert sum(isinstance(e, SceneChanged) for e in events) == sum(isinstance(e, SceneChanged) for e in walked)
+    assert sum(isinstance(e, Alerted) for e in events) == sum(isinstance(e, Alerted) for e in walked)
