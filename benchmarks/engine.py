@@ -120,7 +120,7 @@ def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[st
     say("the same weights for everyone")
     unpack(source, folder)
     tokens = open_text(str(folder / "fp32")).prompter.encode(args.text.read_text(encoding="utf-8"))
-    job = {"prompt": tokens[:PROMPT], "new": NEW, "text": tokens[:TEXT]}
+    job: dict[str, Any] = {"prompt": tokens[:PROMPT], "new": NEW, "text": tokens[:TEXT]}
     if len(job["text"]) < TEXT:
         raise ConfigError(f"--text {args.text}: expected {TEXT} tokens or more, found {len(tokens)}")
     pythons, makers = _pythons(args.peer_python), _pythons(args.convert_python)
@@ -171,9 +171,9 @@ def _group(
     try:
         for turn in range(WARM + rounds):
             for name, child in children.items():
-                found = child.ask("measure")
+                run = child.ask("measure")
                 if turn >= WARM:
-                    measured[name].append(found)
+                    measured[name].append(run)
         for name, child in children.items():
             beside[name] = child.ask("memory")
             if perplexities:
