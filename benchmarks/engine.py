@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from handrail.benchmarks.command import Outcome, from_1
-from handrail.benchmarks.engine_models import make, model_of, own_python, unpack
 from handrail.benchmarks.engine_ratios import Rounds, beside_the_best, median
 from handrail.runtime.terminal import print_table, say
 from handrail.streams.cache import cache_folder
@@ -77,6 +76,30 @@ def run(args: argparse.Namespace) -> Outcome:
     return Outcome(figures, held, "; ".join(lines))
 
 
+def _model(engine: str, bits: int, folder: Path) -> Path | None:
+    """Where an engine's format lies; None where it has none of these bits."""
+    kind = {32: "fp32", 8: "int8", 4: "int4"}[bits]
+    match engine:
+        case "handrail":
+            return folder / f"handrail-{({32: 'none', 8: 'w8', 4: 'w4'}[bits])}"
+        case "transformers":
+            return folder / "fp32" if bits == 32 else None
+        case "llama-cpp-python":
+            return folder / f"{({32: 'f32', 8: 'q8_0', 4: 'q4_0'}[bits])}.gguf"
+    return folder / f"{'og' if engine == 'onnxruntime-genai' else 'ov'}-{kind}"
+
+
+def _export(folder: Path, **job: Any) -> dict[str, Any]:
+    """The export room, in a process of its own: torch's memory goes with it. Raises HandrailError."""
+    whole = json.dumps({"model": MODEL, "folder": str(folder), **job})
+    command = [sys.executable, "-m", "handrail.export.bundles.comparison", whole]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    if done.returncode:
+        raise HandrailError((done.stderr.strip().splitlines() or ["its export failed"])[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 class Child:
     """An engine in its own process."""
 
@@ -112,14 +135,9 @@ class Child:
 
 
 def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    from handrail.export.backbones.text import open_text
-    from handrail.export.weights import registry as models
-
-    source, folder = models.ready(MODEL), args.models or cache_folder("engine")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = args.models or cache_folder("engine")
     say("the same weights for everyone")
-    unpack(source, folder)
-    tokens = open_text(str(folder / "fp32")).prompter.encode(args.text.read_text(encoding="utf-8"))
+    tokens = _export(folder, text=str(args.text))["tokens"]
     job: dict[str, Any] = {"prompt": tokens[:PROMPT], "new": NEW, "text": tokens[:TEXT]}
     if len(job["text"]) < TEXT:
         raise ConfigError(f"--text {args.text}: expected {TEXT} tokens or more, found {len(tokens)}")
@@ -132,14 +150,15 @@ def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[st
             say(f"{threads} threads, {bits} bits")
             children: dict[str, Child] = {}
             for name in wanted:
-                python = own_python() if name in (OURS, "transformers") else pythons.get(name, pythons[""])
-                why = make(name, bits, folder, source, makers.get(name, python))
-                model = model_of(name, bits, folder)
+                model = _model(name, bits, folder)
                 if model is None or name in absent:
                     continue
+                python = sys.executable if name in (OURS, "transformers") else pythons.get(name, pythons[""])
                 try:
-                    if why:
-                        raise HandrailError(why)
+                    maker = makers.get(name, python)
+                    made = _export(folder, engine=name, bits=bits, target=str(model), python=maker)
+                    if made["fault"]:
+                        raise HandrailError(made["fault"])
                     children[name] = _started(python, {**job, "engine": name, "model": str(model), "threads": threads})
                 except (HandrailError, OSError) as e:
                     absent[name] = f"{e}; to get it: {PEERS.get(name, '')}"
