@@ -8,6 +8,7 @@ to get it. Then what keeping frames' features is worth (``vision_cache``).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import subprocess
@@ -123,6 +124,10 @@ class Child:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
 
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
@@ -168,15 +173,14 @@ def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[st
 
 def _started(python: str, job: dict[str, Any]) -> Child:
     """An engine that has answered once. Built for AMX, llama.cpp dies of it where the machine doesn't let it: it then
-    does without. Raises HandrailError."""
+    does without. Raises HandrailError where it dies twice."""
     child = Child(python, job)
     try:
         child.ask("measure")
         return child
     except HandrailError:
-        if job["engine"] != "llama-cpp-python":
-            raise
-    child = Child(python, {**job, "no_tiles": True})
+        say(f"{job['engine']}: died once, tried again")
+        child = Child(python, {**job, "no_tiles": True})  # it alone knows what that means; others get a second try
     child.ask("measure")
     return child
 

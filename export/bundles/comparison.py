@@ -23,7 +23,8 @@ GGUF = {32: "F32", 8: "Q8_0", 4: "Q4_0"}
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
-    """``engine`` and ``bits``: the format to make, at ``target``, with ``python``; else the tokens of the file ``text``."""
+    """``engine`` and ``bits``: the format to make, at ``target``, with ``python``; else the tokens of the file
+    ``text``."""
     source, folder = models.ready(job["model"]), Path(job["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     unpack(source, folder)

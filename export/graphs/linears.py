@@ -133,6 +133,6 @@ def linears_of(quant: Quant) -> Whole | Blocks:
         case "none":
             return Whole()
         case "w8":
-            return Blocks(8, 128, 8, zero_points=False)  # smaller ones are a sixth slower and no nearer
+            return Blocks(8, 64, 8)  # of 128 a sixth faster, and 2 % of perplexity where these cost half of one
         case "w4":
             return Blocks(4, 32, 4)
