@@ -8,6 +8,7 @@ to get it. Then what keeping frames' features is worth (``vision_cache``).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import subprocess
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from handrail.benchmarks.command import Outcome, from_1
-from handrail.benchmarks.engine_models import make, model_of, own_python, unpack
 from handrail.benchmarks.engine_ratios import Rounds, beside_the_best, median
 from handrail.runtime.terminal import print_table, say
 from handrail.streams.cache import cache_folder
@@ -31,9 +31,9 @@ PEERS = {
     "openvino-genai": "pip install openvino-genai",
 }
 MODEL = "smollm2-135m"
-PROMPT, NEW, TEXT = 170, 64, 2000  # tokens
+PROMPT, NEW, TEXT = 170, 64, 1000  # tokens
 FIGURES = ("prefill_ms", "decode_tok_s", "ttft_ms")
-WARM = 2  # rounds that don't count
+WARM = 1  # rounds that don't count, after one when it starts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +77,30 @@ def run(args: argparse.Namespace) -> Outcome:
     return Outcome(figures, held, "; ".join(lines))
 
 
+def _model(engine: str, bits: int, folder: Path) -> Path | None:
+    """Where an engine's format lies; None where it has none of these bits."""
+    kind = {32: "fp32", 8: "int8", 4: "int4"}[bits]
+    match engine:
+        case "handrail":
+            return folder / f"handrail-{({32: 'none', 8: 'w8', 4: 'w4'}[bits])}"
+        case "transformers":
+            return folder / "fp32" if bits == 32 else None
+        case "llama-cpp-python":
+            return folder / f"{({32: 'f32', 8: 'q8_0', 4: 'q4_0'}[bits])}.gguf"
+    return folder / f"{'og' if engine == 'onnxruntime-genai' else 'ov'}-{kind}"
+
+
+def _export(folder: Path, **job: Any) -> dict[str, Any]:
+    """The export room, in a process of its own: torch's memory goes with it. Raises HandrailError."""
+    whole = json.dumps({"model": MODEL, "folder": str(folder), **job})
+    command = [sys.executable, "-m", "handrail.export.bundles.comparison", whole]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    if done.returncode:
+        raise HandrailError((done.stderr.strip().splitlines() or ["its export failed"])[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 class Child:
     """An engine in its own process."""
 
@@ -90,18 +114,25 @@ class Child:
 
     def ask(self, what: str) -> dict[str, float]:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"do": what}) + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(json.dumps({"do": what}) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise HandrailError("its process died") from None
         return self._answer()
 
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
 
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found: dict[str, Any] = json.loads(line) if line.startswith("{") else {"error": "it ended without a word"}
+        found: dict[str, Any] = json.loads(line) if line.startswith("{") else {"error": "its process died"}
         if "error" in found:
             self.close()
             raise HandrailError(found["error"])
@@ -109,15 +140,10 @@ class Child:
 
 
 def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    from handrail.export.backbones.text import open_text
-    from handrail.export.weights import registry as models
-
-    source, folder = models.ready(MODEL), args.models or cache_folder("engine")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = args.models or cache_folder("engine")
     say("the same weights for everyone")
-    unpack(source, folder)
-    tokens = open_text(str(folder / "fp32")).prompter.encode(args.text.read_text(encoding="utf-8"))
-    job = {"prompt": tokens[:PROMPT], "new": NEW, "text": tokens[:TEXT]}
+    tokens = _export(folder, text=str(args.text))["tokens"]
+    job: dict[str, Any] = {"prompt": tokens[:PROMPT], "new": NEW, "text": tokens[:TEXT]}
     if len(job["text"]) < TEXT:
         raise ConfigError(f"--text {args.text}: expected {TEXT} tokens or more, found {len(tokens)}")
     pythons, makers = _pythons(args.peer_python), _pythons(args.convert_python)
@@ -129,19 +155,34 @@ def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[st
             say(f"{threads} threads, {bits} bits")
             children: dict[str, Child] = {}
             for name in wanted:
-                python = own_python() if name in (OURS, "transformers") else pythons.get(name, pythons[""])
-                why = make(name, bits, folder, source, makers.get(name, python))
-                model = model_of(name, bits, folder)
+                model = _model(name, bits, folder)
                 if model is None or name in absent:
                     continue
+                python = sys.executable if name in (OURS, "transformers") else pythons.get(name, pythons[""])
                 try:
-                    if why:
-                        raise HandrailError(why)
-                    children[name] = Child(python, {**job, "engine": name, "model": str(model), "threads": threads})
+                    maker = makers.get(name, python)
+                    made = _export(folder, engine=name, bits=bits, target=str(model), python=maker)
+                    if made["fault"]:
+                        raise HandrailError(made["fault"])
+                    children[name] = _started(python, {**job, "engine": name, "model": str(model), "threads": threads})
                 except (HandrailError, OSError) as e:
                     absent[name] = f"{e}; to get it: {PEERS.get(name, '')}"
             records += _group(children, threads, bits, args.rounds, perplexities and threads > 1)
     return records, absent
+
+
+def _started(python: str, job: dict[str, Any]) -> Child:
+    """An engine that has answered once. Built for AMX, llama.cpp dies of it where the machine doesn't let it: it then
+    does without. Raises HandrailError where it dies twice."""
+    child = Child(python, job)
+    try:
+        child.ask("measure")
+        return child
+    except HandrailError:
+        say(f"{job['engine']}: died once, tried again")
+        child = Child(python, {**job, "no_tiles": True})  # it alone knows what that means; others get a second try
+    child.ask("measure")
+    return child
 
 
 def _group(
@@ -153,9 +194,9 @@ def _group(
     try:
         for turn in range(WARM + rounds):
             for name, child in children.items():
-                found = child.ask("measure")
+                run = child.ask("measure")
                 if turn >= WARM:
-                    measured[name].append(found)
+                    measured[name].append(run)
         for name, child in children.items():
             beside[name] = child.ask("memory")
             if perplexities:

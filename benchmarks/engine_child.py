@@ -70,6 +70,15 @@ class LlamaCpp:
         import numpy as np
 
         self.c, self.np = llama_cpp, np
+        plain = llama_cpp.llama_model_default_params
+        if job.get("no_tiles"):
+
+            def without_tiles() -> Any:
+                parameters = plain()
+                parameters.use_extra_bufts = False
+                return parameters
+
+            llama_cpp.llama.llama_cpp.llama_model_default_params = without_tiles
         self.llm = llama_cpp.Llama(
             job["model"], n_ctx=2048, n_batch=512, n_threads=job["threads"], n_threads_batch=job["threads"],
             verbose=False,

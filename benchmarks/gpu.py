@@ -52,6 +52,8 @@ def run(args: argparse.Namespace) -> Outcome:
     if shutil.which("nvidia-smi") is None:
         raise MissingDependencyError("no NVIDIA driver here (nvidia-smi): this bench needs a GPU")
     bundle = open_bundle(args.bundle)
+    if bundle.manifest.decoder.get("cache") == "shared":
+        raise ConfigError(f"{args.bundle}: its decoder is made for the CPU; export it with --provider tensorrt")
     rows = [row for provider in providers for row in _measured(bundle, provider, args.runs)]
     print_table(
         "graphs on the GPU against the CPU",

@@ -89,4 +89,5 @@ def _packed(values: U8, bits: int) -> U8:
         return values
     if values.shape[-1] % 2:
         values = np.concatenate([values, np.zeros((*values.shape[:-1], 1), np.uint8)], axis=-1)
-    return values[..., ::2] | (values[..., 1::2] << 4)
+    packed: U8 = (values[..., ::2] | (values[..., 1::2] << 4)).astype(np.uint8)
+    return packed

@@ -81,7 +81,7 @@ class _Writer:
             if last:
                 change, hidden = self._last(change), self._last(hidden)
             normed, hidden = self._skip(change, hidden, f"{n}.end", following)
-        scores = self.linears(net, normed, "head", [backbone.head])  # type: ignore[list-item]
+        scores = self.linears(net, normed, "head", [backbone.head])
         net.output(scores, "logits", (1, 1, self._vocabulary()))
         for name, value in kept:
             net.output(value, f"present.{name}", (1, self.kv_heads, "L", self.head_dim))
@@ -96,7 +96,7 @@ class _Writer:
         if not k:
             return []
         deep = net.input("deepstack", ir.DataType.FLOAT, (k, 1, "S", self.backbone.d_model))
-        return [net.op("Gather", deep, net.weight(f"layer_{i}", np.int64(i).reshape(())), axis=0) for i in range(k)]
+        return [net.op("Gather", deep, net.weight(f"layer_{i}", np.array(i, np.int64)), axis=0) for i in range(k)]
 
     def _last(self, value: ir.Value) -> ir.Value:
         """Of all tokens the last, [1, 1, d]."""
@@ -172,7 +172,7 @@ class _Writer:
         angles = net.op("MatMul", turns, net.weight("steps", of_axis))  # [S, half]
         cos, sin = (net.op("Mul", net.op(f, angles), net.number(rotary.attention_scaling)) for f in ("Cos", "Sin"))
         count = net.op("Squeeze", net.op("Shape", angles, start=0, end=1), net.ints(0))
-        zero, one = (net.weight(f"int_{i}", np.int64(i).reshape(())) for i in (0, 1))
+        zero, one = (net.weight(f"int_{i}", np.array(i, np.int64)) for i in (0, 1))
         own = net.op("Unsqueeze", net.op("Range", zero, count, one), net.ints(0))
         return _Turn(cos, sin, own)
 

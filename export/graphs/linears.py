@@ -109,7 +109,7 @@ class Rows:
     def _product(self, net: Net, x: ir.Value, name: str, weight: F32, bias: F32 | None) -> ir.Value:
         values, scales = in_eight_bits(unblocked(weight, self.blocks.bits, self.blocks.block, self.blocks.zero_points))
         whole, largest = self._whole_numbers(net, x)
-        middle = net.weight("middle", np.uint8(MIDDLE).reshape(()))
+        middle = net.weight("middle", np.array(MIDDLE, np.uint8))
         product = net.op(
             "ort.MatMulIntegerToFloat", whole, net.weight(f"{name}.values", values), net.number(1 / TOP),
             net.weight(f"{name}.scales", scales), middle,
@@ -122,7 +122,7 @@ class Rows:
         assert x.name is not None
         if x.name not in self._scaled:
             largest = net.op("Max", net.op("ReduceMax", net.op("Abs", x), net.ints(-1)), net.number(1e-20))
-            middle = net.weight("middle", np.uint8(MIDDLE).reshape(()))
+            middle = net.weight("middle", np.array(MIDDLE, np.uint8))
             whole = net.op("QuantizeLinear", net.op("Div", x, largest), net.number(1 / TOP), middle)
             self._scaled[x.name] = whole, largest
         return self._scaled[x.name]
@@ -133,6 +133,6 @@ def linears_of(quant: Quant) -> Whole | Blocks:
         case "none":
             return Whole()
         case "w8":
-            return Blocks(8, 64, 8)  # blocks of 32 are slower and no nearer
+            return Blocks(8, 64, 8)  # of 128 a sixth faster, and 2 % of perplexity where these cost half of one
         case "w4":
             return Blocks(4, 32, 4)

@@ -48,7 +48,7 @@ class Net:
         return self.weight("ints_" + "_".join(map(str, numbers)), np.array(numbers, np.int64))
 
     def number(self, value: float) -> ir.Value:
-        return self.weight(f"number_{value!r}", np.float32(value).reshape(()))
+        return self.weight(f"number_{value!r}", np.array(value, np.float32))
 
     def all(self, op: str, inputs: Sequence[ir.Value | None], outputs: int, **attributes: Any) -> Sequence[ir.Value]:
         """``op`` of ONNX itself, or of ONNX Runtime where it begins with ``ort.``"""

@@ -1,8 +1,5 @@
-"""Weights in 8 or 4 bits for the decoder, whose time is the reading of its weights.
-
-MatMulNBits of ONNX Runtime, blocks of 32 with a scale and a zero point each; products are of 8-bit integers. Measured
-on SmolLM2-135M: 8 bits keep perplexity (24.48 to 24.56), 4 cost (30.8); dynamic int8 costs most (38.7) and isn't
-offered.
+"""Weights in 8 or 4 bits for a traced decoder (Gemma 3's): MatMulNBits of ONNX Runtime, blocks of 32 with a scale and a
+zero point each; products are of 8-bit integers. Those that are written for the CPU have ``linears`` instead.
 """
 
 from __future__ import annotations

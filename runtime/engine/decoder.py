@@ -106,7 +106,8 @@ class Decoder:
             )  # fmt: skip
             self._bind_new(self._many.binding, *kept)
             self._run(self._many, new)
-        return self._scores[0, 0]
+        scores: F32 = self._scores[0, 0]
+        return scores
 
     def rewind(self, length: int) -> None:
         """Forget everything after the first ``length`` tokens. Raises InputError for more than there are, or amid a
@@ -137,7 +138,7 @@ class Decoder:
             raise InputError("a piece of a prompt begins amid a frame: this model takes frames whole")
 
     def _amid_frame(self, at: int, frame: np.int64) -> bool:
-        return self._both_ways and frame >= 0 and bool(self._frames[at - 1] == frame)
+        return bool(self._both_ways and frame >= 0 and self._frames[at - 1] == frame)
 
     def _run(self, run: _Run, new: int) -> None:
         binding, total = run.binding, self.length + new

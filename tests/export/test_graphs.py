@@ -16,16 +16,21 @@ pytest.importorskip("transformers", reason="the export room needs transformers")
 
 from handrail.benchmarks.gpu import cases  # noqa: E402
 from handrail.export.backbones import tiny  # noqa: E402
+from handrail.export.backbones.base import Backbone  # noqa: E402
 from handrail.export.backbones.families import FAMILIES  # noqa: E402
-from handrail.export.bundles.bundling import Parts, sections, write_bundle  # noqa: E402
+from handrail.export.bundles.bundling import (  # noqa: E402
+    Parts,
+    decoder_section,
+    sections,
+    write_bundle,
+    write_decoder,
+)
 from handrail.export.bundles.loading import load_trained, untrained  # noqa: E402
 from handrail.export.export_command import command  # noqa: E402
-from handrail.export.graphs.quantise import quantise  # noqa: E402
 from handrail.export.model.fused import FusedModel  # noqa: E402
 from handrail.export.parity.checking import check_tiny  # noqa: E402
 from handrail.export.parity.compare import (  # noqa: E402
     LOGITS_WITHIN,
-    Graphs,
     Report,
     check,
     comparable,
@@ -37,6 +42,7 @@ from handrail.export.training.fitting import new_trainer  # noqa: E402
 from handrail.export.training.resume import Identity, backbone_id, taken, weights_hash  # noqa: E402
 from handrail.export.training.trainer import PlainEngine, Settings  # noqa: E402
 from handrail.runtime.bundle import Bundle, open_bundle  # noqa: E402
+from handrail.runtime.engine.decoder import Decoder  # noqa: E402
 from handrail.runtime.grid import STREAMS, Statistics  # noqa: E402
 from handrail.runtime.providers import Provider, faults, open_session, profile  # noqa: E402
 from handrail.streams.errors import HandrailError, InputError, MissingDependencyError  # noqa: E402
@@ -84,43 +90,44 @@ def test_a_bundle_opens_verified_and_answers_as_the_model_did(place: Path) -> No
     with torch.no_grad():
         table = made.model.backbone.embed(torch.arange(5)).numpy()
     assert (bundle.embeddings()[:5] == table).all()
-    assert check(made.model, bundle.folder).held
+    assert check(made.model, bundle.folder, bundle.manifest.decoder).held
+    assert bundle.manifest.decoder["cache"] == "shared"
     read = Statistics.from_json(json.loads(bundle.read("statistics.json")))
     assert (read.std["gaze"] == 1.0).all()
 
 
 @SLOW
-def test_a_decoder_in_eight_bits_stays_near_and_four_bits_less_so(place: Path, tmp_path: Path) -> None:
-    made, bundle = bundled(place, "smolvlm2", "cpu")
-    off, bytes_ = {"none": _first_scores_off(made, bundle.folder)}, {}
-    for quant in ("w8", "w4"):
-        folder = tmp_path / quant
-        folder.mkdir()
-        quantise(bundle.path("decoder.onnx"), folder / "decoder.onnx", quant)  # type: ignore[arg-type]
-        off[quant] = _first_scores_off(made, folder)
-        bytes_[quant] = (folder / "decoder.onnx.data").stat().st_size
-    assert off["none"] < LOGITS_WITHIN < off["w8"] < off["w4"]
-    assert off["w8"] < 1.0
-    assert bytes_["w4"] < bytes_["w8"] < bundle.path("decoder.onnx.data").stat().st_size / 2
+@pytest.mark.parametrize("family", ["smolvlm2", "gemma3"])
+def test_a_decoder_in_eight_bits_stays_near_and_four_bits_less_so(family: str, tmp_path: Path) -> None:
+    backbone = parts(family).model.backbone
+    off, bytes_ = {}, {}
+    for quant in ("none", "w8", "w4"):
+        graph = tmp_path / quant / "decoder.onnx"
+        graph.parent.mkdir()
+        write_decoder(backbone, graph, quant, "cpu")  # type: ignore[arg-type]
+        assert (graph.parent / "prefill.onnx").exists() == (family == "smolvlm2" and quant != "none")
+        off[quant] = _first_scores_off(backbone, graph, quant)
+        bytes_[quant] = graph.with_name("decoder.onnx.data").stat().st_size
+    assert max(off["none"]) < LOGITS_WITHIN < min(off["w8"]) and max(off["w8"]) < min(off["w4"])
+    assert max(off["w8"]) < 1.0
+    assert bytes_["w4"] < bytes_["w8"] < bytes_["none"] * (0.5 if family == "gemma3" else 0.8)
 
 
-def _first_scores_off(made: Parts, folder: Path) -> float:
-    """Of the prompt "Where?" alone."""
+def _first_scores_off(backbone: Backbone, graph: Path, quant: Any) -> tuple[float, float]:
+    """Of the prompt "Where?" alone, read at once and a token at a time."""
     import numpy as np
 
-    from handrail.export.parity.compare import no_past
-    from handrail.runtime.preprocess import mask
-
-    backbone = made.model.backbone
     ids = torch.tensor([backbone.prompter.encode("Where?")])
     with torch.no_grad():
         embeds = backbone.embed(ids)
         ours = backbone.logits(backbone.hidden(embeds, backbone.asked(ids, torch.ones_like(ids, dtype=torch.bool))))
-    n = ids.shape[1]
-    graphs = Graphs(folder)
-    fed = {"inputs_embeds": embeds.numpy(), "position_ids": np.arange(n)[None, None],
-           "mask": mask(np.full(n, -1), n)[None, None], **no_past(graphs)}  # fmt: skip
-    return float(np.abs(graphs.run("decoder", fed)["logits"][0, -1] - ours[0, -1].numpy()).max())
+    decoder = Decoder.of_graph(graph, decoder_section(backbone, quant))
+    n, last = ids.shape[1], ours[0, -1].numpy()
+    at_once = decoder.read(embeds[0].numpy(), np.arange(n)[None], np.full(n, -1)).copy()
+    decoder.rewind(0)
+    for i in range(n):
+        scores = decoder.read(embeds[0, i : i + 1].numpy(), np.array([[i]]), np.array([-1]))
+    return difference(at_once, last), difference(scores, last)
 
 
 @SLOW
@@ -262,7 +269,7 @@ def test_a_trained_checkpoint_becomes_a_bundle_that_answers_alike(
     manifest = open_bundle(tmp_path / "walk").manifest
     assert manifest.quantisation == "w8" and "primus.onnx" not in manifest.files  # trained without the IMU
     assert "decoder-whole.onnx" not in manifest.files
-    assert json.loads((tmp_path / "export.json").read_text())["files"] == 10
+    assert json.loads((tmp_path / "export.json").read_text())["files"] == 12
 
 
 def test_graphs_that_differ_from_torch_make_no_bundle(

@@ -1,7 +1,10 @@
-"""The same weights in every engine's format, all made from one float32 copy: SmolLM2-135M by ``handrail models fetch``.
+"""One language model's weights in every engine's format, all made from one float32 copy: for ``handrail bench engine``.
 
-Ours and GGUF are made here. The formats of onnxruntime-genai and OpenVINO are made by their own tools, in the
-interpreter that has them; whatever lies in the folder already is taken as it is.
+    python -m handrail.export.bundles.comparison '{"model": "smollm2-135m", "folder": DIR, "engine": "handrail", ...}'
+
+A line of JSON is answered: the tokens of a text, or why a format couldn't be made. Ours and GGUF are made here. The
+formats of onnxruntime-genai and OpenVINO are made by their own tools, in the interpreter that has them; whatever lies
+in the folder already is taken as it is.
 """
 
 from __future__ import annotations
@@ -10,32 +13,32 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from handrail.streams.errors import MissingDependencyError
+from handrail.export.weights import registry as models
 
 BITS = {32: "fp32", 8: "int8", 4: "int4"}
 QUANTS = {32: "none", 8: "w8", 4: "w4"}
 GGUF = {32: "F32", 8: "Q8_0", 4: "Q4_0"}
 
 
-def model_of(engine: str, bits: int, folder: Path) -> Path | None:
-    """Where an engine's format lies; None where it has none of these bits."""
-    match engine:
-        case "handrail":
-            return folder / f"handrail-{QUANTS[bits]}"
-        case "transformers":
-            return folder / "fp32" if bits == 32 else None
-        case "llama-cpp-python":
-            return folder / f"{GGUF[bits].lower()}.gguf"
-        case "onnxruntime-genai":
-            return folder / f"og-{BITS[bits]}"
-    return folder / f"ov-{BITS[bits]}"
+def answer(job: dict[str, Any]) -> dict[str, Any]:
+    """``engine`` and ``bits``: the format to make, at ``target``, with ``python``; else the tokens of the file
+    ``text``."""
+    source, folder = models.ready(job["model"]), Path(job["folder"])
+    folder.mkdir(parents=True, exist_ok=True)
+    unpack(source, folder)
+    if "engine" in job:
+        return {"fault": make(job["engine"], job["bits"], folder, Path(job["target"]), source, job["python"])}
+    from handrail.export.backbones.text import open_text
+
+    text = Path(job["text"]).read_text(encoding="utf-8")
+    return {"tokens": open_text(str(folder / "fp32")).prompter.encode(text)}
 
 
-def make(engine: str, bits: int, folder: Path, source: Path, python: str) -> str | None:
+def make(engine: str, bits: int, folder: Path, target: Path, source: Path, python: str) -> str | None:
     """If it isn't there. Returns why it couldn't be made, or None."""
-    target = model_of(engine, bits, folder)
-    if target is None or target.exists():
+    if target.exists():
         return None
     try:
         if engine == "handrail":
@@ -47,17 +50,16 @@ def make(engine: str, bits: int, folder: Path, source: Path, python: str) -> str
                  "-p", BITS[bits], "-e", "cpu", "-c", str(folder / "cache"), "--extra_options",
                  "accuracy_level=4")  # fmt: skip
         elif engine == "openvino-genai":
-            weights = {32: "fp32", 8: "int8", 4: "int4"}[bits]
             _run(python, "-m", "optimum.commands.optimum_cli", "export", "openvino", "-m", str(folder / "fp32"),
-                 "--task", "text-generation-with-past", "--weight-format", weights, str(target))  # fmt: skip
-    except (OSError, subprocess.CalledProcessError, MissingDependencyError) as e:
+                 "--task", "text-generation-with-past", "--weight-format", BITS[bits], str(target))  # fmt: skip
+    except (OSError, subprocess.CalledProcessError) as e:
         detail = getattr(e, "stderr", None) or str(e)
         return f"its model can't be made: {detail.strip().splitlines()[-1][:160] if detail.strip() else e}"
     return None
 
 
 def unpack(source: Path, folder: Path) -> None:
-    """To ``folder/fp32``, in the format of transformers."""
+    """To ``folder/fp32``, once, in the format of transformers."""
     target = folder / "fp32"
     if target.exists():
         return
@@ -123,5 +125,5 @@ def _run(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
 
 
-def own_python() -> str:
-    return sys.executable
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(answer(json.loads(sys.argv[1]))) + "\n")
