@@ -227,7 +227,10 @@ class Session:
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._caught_up.wait()
         if self._answers is not None:
-            await self._answers.done()
+            try:
+                await self._answers.done()
+            except Exception as e:
+                self._lose_answers(e)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._speech.idle()

@@ -331,7 +331,8 @@ def test_a_question_lost_at_a_seam_is_told_as_lost(recording: Clip, loaded: Load
 
 
 def test_long_clauses_are_all_said_none_waits_past_its_time(recording: Clip, loaded: Loaded) -> None:
-    text = " ".join(f"The {n} table has a row of boxes and a lamp at the far end of it." for n in ("one", "next", "last"))
+    which = ("one", "next", "last")
+    text = " ".join(f"The {n} table has a row of boxes and a lamp at the far end of it." for n in which)
 
     async def whole() -> list[Any]:
         slow = Config(wearer=Wearer(speech_rate_wpm=100, detail="full"))
