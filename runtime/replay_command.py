@@ -47,8 +47,8 @@ class ReplayCommand:
         )  # fmt: skip
         parser.add_argument(
             "--config", type=Path, metavar="FILE",
-            help="the wearer's settings, TOML: [wearer] speech_rate_wpm, units, step_length_m, directions, mono; "
-                 "[audio] voice, period_ms",
+            help="the wearer's settings, TOML: [wearer] speech_rate_wpm, units, step_length_m, directions, aid, "
+                 "detail, mono; [audio] voice, period_ms",
         )  # fmt: skip
         parser.add_argument(
             "--speed", choices=("virtual", "real"), default="virtual",
@@ -94,6 +94,9 @@ class ReplayCommand:
         return 0
 
 
+_SAMPLING = "fixed:10"
+
+
 def _add_answers(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("questions and goals")
     group.add_argument(
@@ -111,10 +114,10 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--typed", action="store_true",
         help="lines typed on the terminal are asked as they come (needs --speed real); so are: goal: TEXT, give up, "
-             "hush, repeat, read that, more, less",
+             "hush, repeat, read that, describe, more, less",
     )  # fmt: skip
     group.add_argument(
-        "--sampling", default="fixed:10", metavar="uniform|backward|fixed:SECONDS|last",
+        "--sampling", default=_SAMPLING, metavar="uniform|backward|fixed:SECONDS|last",
         help="which 8 frames a question takes: evenly over all that is held (60 s at most), one a second back from the "
              "question, evenly over the last SECONDS (default: fixed:10), or the newest alone",
     )  # fmt: skip
@@ -124,7 +127,8 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--labels", choices=("auto", "on", "off"), default="auto",
-        help="words for obstacles (\"chair\") from a detector: auto: when a model is given (default)",
+        help="words for obstacles (\"chair\") from a detector (`handrail models fetch nanodet`): auto: when a model "
+             "is given (default)",
     )  # fmt: skip
     group.add_argument(
         "--provider", choices=("cpu", "cuda", "tensorrt"), help="where the model runs (default: what it was made for)"
@@ -145,6 +149,8 @@ def timed(text: str) -> tuple[str, float]:
 
 def _loaded(args: argparse.Namespace) -> Loaded | None:
     """What answers are made with; None where nothing of it is asked for."""
+    if args.sampling != _SAMPLING and args.model is None:
+        raise ConfigError(f"--sampling {args.sampling}: says which frames a model is shown; add --model BUNDLE")
     wanted = args.model is not None or args.questions or args.goals or args.typed
     if not wanted and args.labels != "on" and args.ocr != "on" and args.provider is None:
         return None

@@ -332,7 +332,7 @@ def print_summary(summary: Summary) -> None:
 def print_answer(a: AnswerGiven) -> None:
     """Question, answer and where the time went, in two lines."""
     parts = ", ".join(f"{part} {ms:.0f}" for part, ms in a.parts_ms.items())
-    heard = "not heard" if a.first_word_ms is None else f"first word after {a.first_word_ms / 1e3:.2f} s"
+    heard = "no answer heard" if a.first_word_ms is None else f"first word after {a.first_word_ms / 1e3:.2f} s"
     say(f"{a.kind} at {a.asked_s:.2f} s: {a.question}")
     say(f"  {a.outcome}, {heard}; {a.frames} frames, {a.tokens} tokens; ms: {parts or 'none'}")
 

@@ -158,7 +158,9 @@ def _tiles(run: Run, summary: Summary, asked: Sequence[Card]) -> list[tuple[str,
 
 def _answers_tile(asked: Sequence[Card]) -> tuple[str, str, str]:
     words = latency_of(card.given.first_word_ms for card in asked if card.given.first_word_ms is not None)
-    heard = "none heard" if words.p50 is None else f"{words.n} heard, first word after {words.p50 / 1e3:.1f} s (median)"
+    heard = "no answer heard"
+    if words.p50 is not None:
+        heard = f"{words.n} heard, first word after {words.p50 / 1e3:.1f} s (median)"
     return str(len(asked)), "questions and steps", heard
 
 
