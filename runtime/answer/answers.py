@@ -46,6 +46,7 @@ FOLLOW_UP_NS = 30 * NS_PER_S  # after an answer's end: what is asked within keep
 GAZE_WITHIN_NS = NS_PER_S // 5  # of a picture's capture
 LINE_TTL_S = 5.0
 HEADINGS_NS = 5 * NS_PER_S  # kept: a picture is a second old or two when something is asked about it
+OLD_PICTURE_NS = 3 * NS_PER_S  # one that is older is told as old: the camera may have stopped
 FAULT_AGAIN_NS = 30 * NS_PER_S  # a step that fails again sooner isn't told
 LAST_ANSWER_S = 120.0  # when the source has ended: a long answer may still be written and said
 
@@ -290,11 +291,20 @@ class Answers:
             if query.kind in ASKED_ALOUD:
                 self._say(refused)
             return Outcome.REFUSED, refused.value
+        if query.kind in ASKED_ALOUD:
+            self._tell_age()
         if self._texts.wanted(query.text):
             await self._read_first(current)
         outcome = await self._write(current)
         self._after(current, outcome)
         return outcome, ""
+
+    def _tell_age(self) -> None:
+        """Whoever asks can't see that the picture is an old one."""
+        assert self._buffer is not None and self._pictures.newest is not None
+        age_ns = self._buffer.age_ns(self._pictures.newest.device_ns, now_ns())
+        if age_ns > OLD_PICTURE_NS:
+            self._say_after(f"The picture is {age_ns // NS_PER_S} seconds old.")
 
     async def _read_first(self, current: _Current) -> None:
         """A question about written words waits for them; one picture that can't be read doesn't stop it."""
@@ -338,6 +348,7 @@ class Answers:
             self._say(refused)
             return Outcome.REFUSED, refused.value
         look_deg = self._look_deg()
+        self._tell_age()
         await self._texts.read_newest(look_deg)
         current.watch.mark("read")
         if self._scene is not None:  # directions are as of now
@@ -395,8 +406,8 @@ class Answers:
     def _say(self, line: str) -> None:
         self._speech.say(line, LINE_TTL_S)
 
-    def _say_after(self, line: Line) -> None:
-        self._handing.say(Said(line.value, None, None))
+    def _say_after(self, line: str) -> None:
+        self._handing.say(Said(line, None, None))
 
     def _not_said(self, kind: str, reason: Unspoken) -> None:
         """Directions that no longer hold: the rest of the answer rests on them too."""

@@ -215,7 +215,9 @@ def test_an_engine_that_fails_is_a_fault_and_a_word_and_the_next_question_is_ans
         await on.answers.done()
 
     events = on_stage(recording, replace(loaded, decoder=decoder), play)
-    assert outcomes(events) == ["failed", "said"] and " ".join(spoken(events)) == f"{Line.FAILED} A chair."
+    assert outcomes(events) == ["failed", "said"] and " ".join(spoken(events)) == (
+        f"{Line.FAILED} The picture is 3 seconds old. A chair."
+    )
     assert [e.component for e in events if isinstance(e, Fault)] == ["answer"]
 
 
@@ -401,3 +403,12 @@ def test_a_bundle_for_other_sensors_is_refused_in_one_line(bundle: Path, tmp_pat
     (other / "manifest.json").write_bytes(seal(json.dumps(about, indent=2).encode()[1:]))
     with pytest.raises(BundleError, match="asks for 'radar', which isn't made here"):
         load(Options(other, labels=False, ocr="off"))
+
+
+def test_an_old_picture_is_told_as_old(recording: Clip, loaded: Loaded) -> None:
+    async def play(on: Stage) -> None:
+        await asyncio.sleep(20.0)  # the camera has stopped
+        on.answers.line("what is there?")
+        await on.answers.done()
+
+    assert spoken(on_stage(recording, writing(loaded, "A chair."), play))[0].startswith("The picture is 20 seconds old")
