@@ -60,7 +60,7 @@ install() {
   .venv/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-input --retries 8 "$@" \
     || die "pip could not install ($*): see its message above, then run the same command again"
 }
-echo "setup: installing locked requirements ($level)"
+echo "setup: installing locked requirements ($level); a minute or two, more the first time"
 lock=$level
 [[ $level == export ]] && lock=dev
 install --require-hashes --only-binary :all: -r requirements/"$lock".lock

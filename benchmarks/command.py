@@ -64,7 +64,7 @@ def above_0(text: str) -> float:
 
 class BenchCommand:
     name = "bench"
-    help = "measure and prove: latency, recall, outages, damage, repeatability, speed, memory"
+    help = "measure and prove: latency, recall, outages, damage, questions, signs, other engines, memory"
     examples = (
         "handrail bench latency --json latency.json",
         "handrail bench world --seeds 1000:1020 --json world.json",

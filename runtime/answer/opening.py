@@ -67,6 +67,8 @@ def load(
 ) -> Loaded:  # fmt: skip
     """Raises BundleError, ConfigError or MissingDependencyError. ``hashed`` gets the bytes verified and in all."""
     notes: list[str] = []
+    if options.model is None and (options.asked or options.typed):
+        notes.append("no model: only \"read that\" is answered; add --model BUNDLE for questions and goals")
     model = decoder = detector = reader = None
     encode_ms = 0.0
     if options.model is not None:
