@@ -118,8 +118,8 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--sampling", default=_SAMPLING, metavar="uniform|backward|fixed:SECONDS|last",
-        help="which frames a question takes, 8 at most: evenly over all that is held (60 s at most), one a second back from the "
-             "question, evenly over the last SECONDS (default: fixed:10), or the newest alone",
+        help="which frames a question takes, 8 at most: evenly over all that is held (60 s at most), one a second back "
+             "from the question, evenly over the last SECONDS (default: fixed:10), or the newest alone",
     )  # fmt: skip
     group.add_argument(
         "--ocr", choices=("off", "auto", "on"), default="auto",
