@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ import msgspec
 
 from handrail.runtime import config
 from handrail.runtime.answer.answering import Answering, Asking, Conversation, Means, Shown
+from handrail.runtime.answer.headings import Headings
 from handrail.runtime.answer.labels import Labels
 from handrail.runtime.answer.opening import Asked as Scheduled
 from handrail.runtime.answer.pictures import Pictures
@@ -45,7 +45,6 @@ MOST_TURNS = 4  # of a conversation: what is older is about where the wearer no 
 FOLLOW_UP_NS = 30 * NS_PER_S  # after an answer's end: what is asked within keeps the conversation
 GAZE_WITHIN_NS = NS_PER_S // 5  # of a picture's capture
 LINE_TTL_S = 5.0
-HEADINGS_NS = 5 * NS_PER_S  # kept: a picture is a second old or two when something is asked about it
 OLD_PICTURE_NS = 3 * NS_PER_S  # one that is older is told as old: the camera may have stopped
 FAULT_AGAIN_NS = 30 * NS_PER_S  # a step that fails again sooner isn't told
 LAST_ANSWER_S = 120.0  # when the source has ended: a long answer may still be written and said
@@ -69,13 +68,15 @@ class Answers:
     """``means`` None: no model; then text can be read and labels given, and questions are refused aloud."""
 
     def __init__(
-        self, means: Means | None, pictures: Pictures, labels: Labels | None, texts: Texts, speech: Speech,
+        self, means: Means | None, pictures: Pictures, labels: Labels | None, texts: Texts, headings: Headings,
+        speech: Speech,
         emit: Callable[[AnyEvent], None], start_ns: int, wearer: config.Wearer, gaze_labels: tuple[str, ...] = (),
         scheduled: tuple[Scheduled, ...] = (), listen: Callable[[Callable[[str], None]], None] = lambda heard: None,
     ) -> None:  # fmt: skip
         """``listen`` is given, once questions can be asked, what takes each line that is typed."""
         self._listen = listen
         self._means, self._pictures, self._labels, self._texts = means, pictures, labels, texts
+        self._headings = headings
         self._speech, self._emit, self._start_ns, self._wearer = speech, emit, start_ns, wearer
         self._gaze_labels, self._scheduled = gaze_labels, scheduled
         self._all_asked = asyncio.Event()
@@ -90,7 +91,6 @@ class Answers:
         self._newest_ns = 0  # device time of the newest capture that has arrived
         self._scene: Scene | None = None
         self._captured_ns = 0
-        self._headings: deque[tuple[int, Frame]] = deque()  # device time of a scene, and the heading then
         self._failed_ns = -FAULT_AGAIN_NS
         self._talk = Conversation()
         self._talk_until_ns = 0
@@ -103,16 +103,13 @@ class Answers:
         self._pictures.take(sample)
 
     def labelled(self, scene: Scene) -> Scene:
-        self._texts.saw(scene)
         return scene if self._labels is None else self._labels.applied(scene)
 
     def scene(self, scene: Scene, captured_ns: int) -> None:
         self._scene, self._captured_ns = scene, captured_ns
-        self._headings.append((scene.device_ns, Frame.of(scene.wearer)))
-        while self._headings[0][0] < scene.device_ns - HEADINGS_NS:
-            self._headings.popleft()
-        if self._current is not None and self._current.frame is None:  # asked before the first scene
-            self._current.frame = self._headings[0][1]
+        self._headings.saw(scene)
+        if self._current is not None and self._current.frame is None and self._headings.first is not None:
+            self._current.frame = Frame.of(self._headings.first)  # asked before the first scene
         if self._means is None or self._group is None or self._pictures.newest is None:
             return
         speaking = self._task is not None or self._handing.busy or not self._speech.quiet
@@ -125,7 +122,7 @@ class Answers:
         waited_for = current is not None and current.query.kind in ASKED_ALOUD
         lost = waited_for and (self._task is not None or self._handing.busy)
         self._scene = None
-        self._headings.clear()
+        self._headings.seam()
         self._newest_ns = 0
         self._talk = Conversation()
         self._pictures.seam()
@@ -234,11 +231,11 @@ class Answers:
 
     def _heading(self) -> Frame | None:
         """When the newest picture was taken; None where no scene is known."""
-        if self._scene is None or not self._headings:
+        if self._scene is None:
             return None
         picture = self._pictures.newest
-        at_ns = self._scene.device_ns if picture is None else picture.device_ns
-        return min(self._headings, key=lambda heading: abs(heading[0] - at_ns))[1]
+        wearer = self._headings.at(self._scene.device_ns if picture is None else picture.device_ns)
+        return None if wearer is None else Frame.of(wearer)
 
     def _change_detail(self, more: bool) -> None:
         levels = ("brief", "normal", "full")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from handrail.runtime import config
 from handrail.runtime.answer.answering import FELT, Means
 from handrail.runtime.answer.answers import Answers
+from handrail.runtime.answer.headings import Headings
 from handrail.runtime.answer.labels import Labels
 from handrail.runtime.answer.opening import Loaded, Options, engine
 from handrail.runtime.answer.pictures import Pictures
@@ -52,7 +53,8 @@ def build(
     if loaded.detector is not None:
         labels = Labels(Labeller(info.rig), loaded.detector, worker, declared.detect_ms, emit, start_ns)
         pictures.look_with(labels.looker)
-    texts = Texts(loaded.reader, options.ocr, pictures, info.rig, worker, declared.read_ms, emit, start_ns)
+    headings = Headings()
+    texts = Texts(loaded.reader, options.ocr, pictures, headings, info.rig, worker, declared.read_ms, emit, start_ns)
     means = None
     if model is not None and loaded.decoder is not None:
         means = Means(
@@ -61,4 +63,6 @@ def build(
         )  # fmt: skip
     gaze = tuple(s.label for s in info.streams if s.kind is Kind.GAZE)
     typed = {"listen": listen} if options.typed else {}
-    return Answers(means, pictures, labels, texts, speech, emit, start_ns, wearer, gaze, options.asked, **typed)
+    return Answers(
+        means, pictures, labels, texts, headings, speech, emit, start_ns, wearer, gaze, options.asked, **typed
+    )

@@ -7,43 +7,33 @@ too, within their share of the model's core. Text is data: quoted for the prompt
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from handrail.runtime import config
+from handrail.runtime.answer.headings import Headings
 from handrail.runtime.answer.pictures import Looker, Picture, Pictures, every_ns
 from handrail.runtime.engine.worker import Worker
 from handrail.runtime.events import AnyEvent, TextSeen
-from handrail.runtime.scene import Scene
 from handrail.runtime.scenetext import quote
 from handrail.runtime.scenetext.places import Places
 from handrail.runtime.scenetext.reader import Line, Reader
 from handrail.runtime.scenetext.sights import Sight, pixel_of, sights
 from handrail.runtime.scenetext.superres import second_look
 from handrail.streams.cameras import Rig
-from handrail.streams.clock import NS_PER_S, now_ns
-
-KEPT_NS = 3 * NS_PER_S  # of headings: a picture is a second old at most when its turn comes
-
-
-class _Heading(NamedTuple):
-    device_ns: int
-    nose_rad: float
-    pitch_rad: float
+from handrail.streams.clock import now_ns
 
 
 class Texts:
     """``reader`` None: nothing can be read."""
 
     def __init__(
-        self, reader: Reader | None, mode: str, pictures: Pictures, rig: Rig, worker: Worker, read_ms: float,
-        emit: Callable[[AnyEvent], None], start_ns: int,
+        self, reader: Reader | None, mode: str, pictures: Pictures, headings: Headings, rig: Rig, worker: Worker,
+        read_ms: float, emit: Callable[[AnyEvent], None], start_ns: int,
     ) -> None:  # fmt: skip
         self._reader, self._mode, self._pictures, self._rig, self._worker = reader, mode, pictures, rig, worker
         self._read_ms, self._emit, self._start_ns = read_ms, emit, start_ns
         self._places = Places()
-        self._headings: deque[_Heading] = deque()
+        self._headings = headings
         self._seen: tuple[int, list[Sight]] = (-1, [])  # of the picture that was read twice last
         if mode == "on" and reader is not None:
             pictures.look_with(Looker("texts", every_ns(read_ms), self._glance))
@@ -52,16 +42,8 @@ class Texts:
     def can_read(self) -> bool:
         return self._reader is not None and self._mode != "off"
 
-    def saw(self, scene: Scene) -> None:
-        """Every scene of the reflex: where the head pointed."""
-        w = scene.wearer
-        self._headings.append(_Heading(scene.device_ns, w.nose_rad, w.pitch_rad))
-        while self._headings[0].device_ns < scene.device_ns - KEPT_NS:
-            self._headings.popleft()
-
     def seam(self) -> None:
         self._places.seam()
-        self._headings.clear()
         self._seen = (-1, [])
 
     def wanted(self, question: str) -> bool:
@@ -84,14 +66,15 @@ class Texts:
 
     def quoted(self, device_ns: int, wearer: config.Wearer) -> tuple[str, ...]:
         """For a prompt; empty when nothing was read lately."""
-        if not self._headings:
+        if self._headings.newest is None:
             return ()
-        text = quote.for_prompt(self._places.now(device_ns), self._headings[-1].nose_rad, wearer)
+        text = quote.for_prompt(self._places.now(device_ns), self._headings.newest.nose_rad, wearer)
         return (text,) if text else ()
 
     def aloud(self, look_deg: tuple[float, float], wearer: config.Wearer) -> str:
         """What is spoken on "read that", of the picture that was read last, with directions as of now."""
-        turned_rad = self._headings[-1].nose_rad - self._heading(self._seen[0]).nose_rad if self._headings else 0.0
+        then, now = self._headings.at(self._seen[0]), self._headings.newest
+        turned_rad = 0.0 if then is None or now is None else now.nose_rad - then.nose_rad
         return quote.read_aloud(self._seen[1], wearer, look_deg, turned_rad)
 
     async def _glance(self, picture: Picture) -> None:
@@ -102,16 +85,14 @@ class Texts:
         if self._pictures.current(picture):
             self._keep(picture, lines)
 
-    def _heading(self, device_ns: int) -> _Heading:
-        return min(self._headings, key=lambda h: abs(h.device_ns - device_ns), default=_Heading(0, 0.0, 0.0))
-
     def _keep(self, picture: Picture, lines: list[Line]) -> list[Sight]:
         found = sights(lines, self._rig, *picture.pixels.shape[:2])
-        heading = self._heading(picture.device_ns)
-        for place in self._places.see(picture.device_ns, found, heading.nose_rad, heading.pitch_rad):
+        then = self._headings.at(picture.device_ns)
+        nose_rad, pitch_rad = (0.0, 0.0) if then is None else (then.nose_rad, then.pitch_rad)
+        for place in self._places.see(picture.device_ns, found, nose_rad, pitch_rad):
             self._emit(TextSeen(
                 now_ns() - self._start_ns, picture.device_ns, place.id, quote.cleaned(place.text),
-                place.confidence, place.bearing_from(heading.nose_rad),
+                place.confidence, place.bearing_from(nose_rad),
             ))  # fmt: skip
         return found
 
