@@ -40,7 +40,7 @@ from handrail.runtime.terminal import print_table, say
 from handrail.streams.clock import now_ns
 from handrail.streams.drawn import tape_of
 from handrail.streams.samples import Kind, Sample
-from handrail.streams.source import DECLARED_DELAY_MS
+from handrail.streams.source import DECLARED_DELAY_MS, DecodePlan
 from handrail.streams.world.truth import TrueObstacle, Truth, truth_of
 
 PROMISED_P95_MS = 150.0
@@ -216,7 +216,8 @@ def measured_walk(walk: Walk, model: Path | None = None) -> Measured:
         from handrail.benchmarks.asking_load import WithPictures, answering  # needs what a replay without doesn't
 
         loaded, hooks.wrap = answering(model, WALK_S), WithPictures
-    replay(f"tape:{tape_of(walk.uri)}", speed="real", sound="null", hooks=hooks, loaded=loaded)
+    tape = f"tape:{tape_of(walk.uri)}"
+    replay(tape, plan=DecodePlan(), speed="real", sound="null", hooks=hooks, loaded=loaded)
     offset_ns = min(handed) - round(DECLARED_DELAY_MS[Kind.SLAM] * MS) - started_ns
     measured.walk(walk, events, offset_ns)
     return measured

@@ -12,7 +12,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -81,12 +81,11 @@ def replay(
     """Run one replay to its end. Raises SourceError, ConfigError, OutputError, MissingDependencyError or DeviceError.
 
     ``wav`` None with ``sound="wav"`` throws the sound away (it is still timed as if heard). ``loaded``: what answers
-    questions, and which are asked; its pictures are decoded on top of ``plan``.
+    questions, and which are asked; without a ``plan`` colour pictures are decoded for it.
     """
     run = run_virtual if speed == "virtual" else asyncio.run
-    plan = plan or DecodePlan()
-    if loaded is not None:
-        plan = replace(plan, rgb_hz=max(plan.rgb_hz, PICTURES_HZ))
+    if plan is None:
+        plan = DecodePlan() if loaded is None else DecodePlan(rgb_hz=PICTURES_HZ)
     return run(_replay(uri, config or Config(), plan, speed, sound, wav, hooks or Hooks(), loaded))
 
 

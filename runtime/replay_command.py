@@ -76,7 +76,8 @@ class ReplayCommand:
         loaded = _loaded(args)
         out = _folder(args.out)
         wav = out / "guidance.wav" if args.sound == "wav" else None
-        uri = _drawn(args.uri) if args.speed == "real" and args.uri.startswith("world:") else args.uri
+        real_walk = args.speed == "real" and args.uri.startswith("world:")
+        uri = _drawn(args.uri, pictures=loaded is not None) if real_walk else args.uri
         with Recorder(out, report=not args.no_report) as recorder:
             replayed = replay(
                 uri, config=config, speed=args.speed, sound=args.sound, wav=wav, hooks=recorder.hooks(), loaded=loaded
@@ -173,17 +174,20 @@ def _loaded(args: argparse.Namespace) -> Loaded | None:
         return opening.load(options, hashed=bar, said=lambda line: say(line, sys.stderr))
 
 
-def _drawn(uri: str) -> str:
-    """A simulated walk as a tape: its pictures take longer to draw than to walk through."""
+def _drawn(uri: str, *, pictures: bool) -> str:
+    """A simulated walk as a tape: drawing its frames takes longer than walking. ``pictures``: colour ones too."""
     from handrail.runtime.recorder import Bar
+    from handrail.runtime.replay import PICTURES_HZ
     from handrail.streams.drawn import tape_of
+    from handrail.streams.source import DecodePlan
 
     def opened(info: SourceInfo) -> None:
         say(f"drawing {info.uri} first, once: {info.duration_s or 0:.0f} s of walk", sys.stderr)
         bar.opened(info)
 
     with Bar("drawing") as bar:
-        return f"tape:{tape_of(uri, opened, bar.sample)}"
+        plan = DecodePlan(rgb_hz=PICTURES_HZ) if pictures else DecodePlan()
+        return f"tape:{tape_of(uri, opened, bar.sample, plan)}"
 
 
 def _folder(path: Path) -> Path:

@@ -25,18 +25,18 @@ PLAN = DecodePlan()
 
 def tape_of(
     uri: str, on_open: Callable[[SourceInfo], None] = lambda info: None,
-    on_sample: Callable[[Sample], None] = lambda sample: None,
+    on_sample: Callable[[Sample], None] = lambda sample: None, plan: DecodePlan = PLAN,
 ) -> Path:  # fmt: skip
     """The tape of a ``world:`` URI, drawn now if it hasn't been; only then is anybody told of its samples.
 
     Killed in between, it starts anew. Raises SourceError for a URI that isn't one, OutputError when there is no room.
     """
-    name = hashlib.sha256(f"{uri} {PLAN} {_world_hash()}".encode()).hexdigest()[:24]
+    name = hashlib.sha256(f"{uri} {plan} {_world_hash()}".encode()).hexdigest()[:24]
     path = cache_folder("tapes") / f"{name}.tape"
     if not path.exists():
         part = path.with_suffix(f".{os.getpid()}.part")
         try:
-            asyncio.run(_draw(uri, part, on_open, on_sample))
+            asyncio.run(_draw(uri, part, on_open, on_sample, plan))
             part.replace(path)
         except OSError as e:
             raise OutputError(
@@ -48,9 +48,9 @@ def tape_of(
 
 
 async def _draw(
-    uri: str, path: Path, on_open: Callable[[SourceInfo], None], on_sample: Callable[[Sample], None]
+    uri: str, path: Path, on_open: Callable[[SourceInfo], None], on_sample: Callable[[Sample], None], plan: DecodePlan
 ) -> None:
-    async with open_source(uri, PLAN) as source:
+    async with open_source(uri, plan) as source:
         on_open(source.info)
         captured = getattr(source, "captured")  # noqa: B009 - the world's own, beyond the seam
 
@@ -59,7 +59,7 @@ async def _draw(
                 on_sample(sample)
                 yield sample
 
-        await write_tape(path, source.info, PLAN, told())
+        await write_tape(path, source.info, plan, told())
 
 
 @functools.cache

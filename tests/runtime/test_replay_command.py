@@ -61,7 +61,7 @@ def test_a_recording_cut_before_its_first_pair_is_refused_for_the_cut(
         (["--question", "what?@-1"], "expected TEXT@SECONDS"),
         (["--question", "what?@nan"], "expected TEXT@SECONDS"),
         (["--goal", "  @1"], "expected TEXT@SECONDS"),
-        (["--question", "what?@1", "--sampling", "first"], "expected uniform, backward, last or fixed:SECONDS"),
+        (["--question", "what?@1", "--sampling", "first"], "add --model BUNDLE"),
         (["--typed"], "add --speed real"),
         (["--provider", "cuda"], "add --model BUNDLE"),
         (["--model", "nowhere"], "expected a bundle, found nothing"),
