@@ -131,7 +131,7 @@ def test_both_stages_on_a_tiny_backbone_stopped_and_gone_on(
     from handrail.export.training import fitting
 
     monkeypatch.setattr(fitting, "Fusion", functools.partial(fitting.Fusion, width=16))
-    monkeypatch.setattr("handrail.export.training.sampling._upright", _small)
+    monkeypatch.setattr("handrail.export.training.sampling.upright", _small)
     figures = folder / "figures.json"
     few = ["--batch", 2, "--at-once", 2, "--save-every", 2, "--json", figures]
 
