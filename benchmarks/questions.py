@@ -30,7 +30,7 @@ from handrail.streams.samples import Sample
 QUESTION = "What is in front of me?"
 OTHERS = ("What is on my left?", "Is anything at head height?", "Where am I looking?", "Which way is the door?")
 SILENT_MS = 100.0
-SETTLED = 60  # questions, until what is kept is full: 48 frames' features, four minutes of rendered phrases
+SETTLED = 60  # questions, until what is kept is full: features, a minute of phrases, 17 s of readings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

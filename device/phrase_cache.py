@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from handrail.device.sound import Sound, Voice
 
-MOST_SECONDS = 240.0  # of sound: some 40 MB; answers bring clauses of ten seconds that are never said again
+MOST_SECONDS = 60.0  # of sound: some 5 MB; answers bring clauses that are never said again
 
 
 class PhraseCache:

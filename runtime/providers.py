@@ -126,6 +126,7 @@ def open_session(
     settings.add_session_config_entry("session.intra_op.allow_spinning", str(int(spin)))
     settings.log_severity_level = 3
     settings.enable_cpu_mem_arena = arena
+    settings.enable_mem_pattern = False  # one is kept for every shape, and prompts have any length
     # Measured for prompts of 170 tokens on two cores: its attention in one pass takes twice the time of that in three.
     os.environ.setdefault("ORT_GQA_DISABLE_FLASH_ATTENTION", "1")
     if provider == "tensorrt":  # of CUDA's graphs, what works out shapes rightly stays on the CPU
