@@ -112,10 +112,10 @@ class Child:
         )  # fmt: skip
         self._answer()
 
-    def ask(self, what: str) -> dict[str, float]:
+    def ask(self, what: str, **more: int) -> dict[str, float]:
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps({"do": what}) + "\n")
+            self.process.stdin.write(json.dumps({"do": what, **more}) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             raise HandrailError("its process died") from None
@@ -143,7 +143,7 @@ def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[st
     folder = args.models or cache_folder("engine")
     say("the same weights for everyone")
     tokens = _export(folder, text=str(args.text))["tokens"]
-    job: dict[str, Any] = {"prompt": tokens[:PROMPT], "new": NEW, "text": tokens[:TEXT]}
+    job: dict[str, Any] = {"prompt": PROMPT, "new": NEW, "text": tokens[:TEXT]}
     if len(job["text"]) < TEXT:
         raise ConfigError(f"--text {args.text}: expected {TEXT} tokens or more, found {len(tokens)}")
     pythons, makers = _pythons(args.peer_python), _pythons(args.convert_python)
@@ -176,12 +176,12 @@ def _started(python: str, job: dict[str, Any]) -> Child:
     does without. Raises HandrailError where it dies twice."""
     child = Child(python, job)
     try:
-        child.ask("measure")
+        child.ask("measure", turn=0)
         return child
     except HandrailError:
         say(f"{job['engine']}: died once, tried again")
         child = Child(python, {**job, "no_tiles": True})  # it alone knows what that means; others get a second try
-    child.ask("measure")
+    child.ask("measure", turn=0)
     return child
 
 
@@ -194,7 +194,7 @@ def _group(
     try:
         for turn in range(WARM + rounds):
             for name, child in children.items():
-                run = child.ask("measure")
+                run = child.ask("measure", turn=turn + 1)
                 if turn >= WARM:
                     measured[name].append(run)
         for name, child in children.items():

@@ -1,6 +1,6 @@
 """One engine with one model in a process of its own: reads lines of JSON, answers each with one.
 
-    python engine_child.py '{"engine": "openvino-genai", "model": "ov-int8", "threads": 2, "prompt": [...], ...}'
+    python engine_child.py '{"engine": "openvino-genai", "model": "ov-int8", "threads": 2, "prompt": 170, ...}'
 
 Run as a file, in the engine's own interpreter, which needn't have Handrail: it imports what its engine needs and no
 more. ``{"do": "measure"}`` reads the prompt and writes tokens, ``{"do": "perplexity"}`` reads a text. Tokens are given,
@@ -224,10 +224,10 @@ def main() -> None:
         engine = ENGINES[job["engine"]](job)
         answer({"ready": True})
         for line in sys.stdin:
-            match json.loads(line)["do"]:
-                case "measure":
-                    answer(measure(engine, job["prompt"], job["new"]))
-                case "memory":
+            match json.loads(line):
+                case {"do": "measure", "turn": turn}:
+                    answer(measure(engine, job["text"][turn : turn + job["prompt"]], job["new"]))
+                case {"do": "memory"}:
                     answer(peak_mib())
                 case _:
                     answer(perplexity(engine, job["text"]))

@@ -83,7 +83,7 @@ def write_graphs(
     model, backbone = parts.model, parts.model.backbone
     backbone.merge_lora()
     step("vision graph")
-    write_vision(backbone, folder)
+    write_vision(backbone, folder, quant, provider)
     step("sensor graphs")
     if parts.primus is not None:
         write_primus(parts.primus, folder)

@@ -24,6 +24,7 @@ class Net:
         self.inputs: list[ir.Value] = []
         self.outputs: list[ir.Value] = []
         self._nodes: list[ir.Node] = []
+        self._count = 0
         self._weights: dict[str, ir.Value] = {}
 
     def input(self, name: str, dtype: ir.DataType, shape: Shape) -> ir.Value:
@@ -53,14 +54,25 @@ class Net:
     def all(self, op: str, inputs: Sequence[ir.Value | None], outputs: int, **attributes: Any) -> Sequence[ir.Value]:
         """``op`` of ONNX itself, or of ONNX Runtime where it begins with ``ort.``"""
         domain, kind = (ORT, op.removeprefix("ort.")) if op.startswith("ort.") else ("", op)
-        node = ir.node(kind, inputs, attributes, domain=domain, num_outputs=outputs, name=f"{kind}_{len(self._nodes)}")
+        node = ir.node(kind, inputs, attributes, domain=domain, num_outputs=outputs, name=f"{kind}_{self._count}")
         for i, value in enumerate(node.outputs):
             value.name = f"{node.name}_{i}"
+        self._count += 1
         self._nodes.append(node)
         return node.outputs
 
     def op(self, op: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
         return self.all(op, inputs, 1, **attributes)[0]
+
+    def put_before(self, node: ir.Node) -> None:
+        """What was written since the last time goes into the graph of ``node``, in front of it, with its weights."""
+        graph = node.graph
+        assert graph is not None
+        graph.insert_before(node, self._nodes)
+        graph.opset_imports.update(OPSETS)
+        for name, weight in self._weights.items():
+            graph.initializers.setdefault(name, weight)
+        self._nodes = []
 
     def model(self) -> ir.Model:
         graph = ir.Graph(

@@ -9,10 +9,13 @@ from torch import Tensor, nn
 
 from handrail.export.backbones.base import Backbone
 from handrail.export.graphs.onnx_file import Input, save, to_graph
+from handrail.export.graphs.quantise import Quant
+from handrail.export.graphs.vision import for_cpu
 from handrail.export.model.fusion import Fusion
 from handrail.runtime.grid import BINS, STREAMS
 from handrail.runtime.grid.imu import AXES, LENGTH
 from handrail.runtime.preprocess import ImagePlan
+from handrail.runtime.providers import Provider
 
 
 class VisionGraph(nn.Module):
@@ -42,9 +45,11 @@ class FusionGraph(nn.Module):
         return out.tokens, out.gates
 
 
-def write_vision(backbone: Backbone, folder: Path) -> None:
+def write_vision(backbone: Backbone, folder: Path, quant: Quant = "none", provider: Provider = "cpu") -> None:
+    """With ONNX Runtime's operators for the CPU; as opset 20 alone has it for the others."""
     outputs = ["features", "deepstack"] if backbone.deepstack_layers else ["features"]
-    save(to_graph(VisionGraph(backbone), vision_inputs(backbone.side.image), outputs), folder / "vision.onnx")
+    graph = to_graph(VisionGraph(backbone), vision_inputs(backbone.side.image), outputs)
+    save(for_cpu(graph, quant) if provider == "cpu" else graph, folder / "vision.onnx")
 
 
 def write_fusion(fusion: Fusion, d_model: int, folder: Path) -> None:

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from handrail.export.backbones import tiny
 from handrail.export.bundles.bundling import Parts, decoder_section, write_decoder
-from handrail.export.graphs.decoder import decoder_graph
-from handrail.export.graphs.onnx_file import save
 from handrail.export.graphs.quantise import Quant
 from handrail.export.graphs.sensors import write_fusion, write_primus, write_vision
 from handrail.export.model.fused import FusedModel
@@ -25,33 +23,33 @@ from handrail.runtime.providers import Provider
 
 STAGES = (1, 2)
 PAPER_WIDTH = 896  # of the language model in seed 000
-DECODERS = {"fused": "decoder.onnx", "plain": "decoder-plain.onnx"}
+VARIANTS: dict[str, Provider] = {"fused": "cpu", "plain": "tensorrt"}
 
 
 def check_tiny(family: str, step: Callable[[str], None] = lambda name: None) -> Iterator[Report]:
-    """Both stages through both variants of the decoder; random weights from a fixed seed."""
+    """Both stages through both variants of the graphs; random weights from a fixed seed."""
     backbone = tiny.build(family)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        step(f"{family}: decoder")
-        save(decoder_graph(backbone), folder / DECODERS["plain"])
-        write_decoder(backbone, folder / DECODERS["fused"], "none", "cpu")
-        step(f"{family}: frames and sensors")
-        write_vision(backbone, folder)
+        folders = {variant: Path(name) / variant for variant in VARIANTS}
+        for variant, provider in VARIANTS.items():
+            folders[variant].mkdir()
+            step(f"{family}: frames and decoder, {variant}")
+            write_vision(backbone, folders[variant], "none", provider)
+            write_decoder(backbone, folders[variant] / "decoder.onnx", "none", provider)
         torch.manual_seed(0)
         primus = Primus().eval()
-        write_primus(primus, folder)
-        off_primus = _primus_off(primus, folder)
+        for folder in folders.values():
+            write_primus(primus, folder)
         for stage in STAGES:
             torch.manual_seed(stage)
             fusion = Fusion(backbone.d_model, stage).eval()
-            write_fusion(fusion, backbone.d_model, folder)
-            for variant, decoder in DECODERS.items():
+            for variant, provider in VARIANTS.items():
                 step(f"{family}: stage {stage}, {variant}")
-                section = decoder_section(backbone, provider="cpu" if variant == "fused" else "tensorrt")
-                report = check(FusedModel(backbone, fusion), folder, section, seed=stage, decoder=decoder)
+                write_fusion(fusion, backbone.d_model, folders[variant])
+                section = decoder_section(backbone, provider=provider)
+                report = check(FusedModel(backbone, fusion), folders[variant], section, seed=stage)
                 report.variant = variant
-                report.max_abs_diff["primus"] = off_primus
+                report.max_abs_diff["primus"] = _primus_off(primus, folders[variant])
                 yield report
 
 

@@ -59,7 +59,7 @@ def test_perplexity_of_an_even_guess_is_the_number_of_tokens() -> None:
 
 
 def test_an_engine_that_is_not_there_is_an_error_of_one_line() -> None:
-    job = {"engine": "handrail", "model": "gone", "threads": 1, "prompt": [1], "new": 1, "text": [1, 2]}
+    job = {"engine": "handrail", "model": "gone", "threads": 1, "prompt": 1, "new": 1, "text": [1, 2]}
     with pytest.raises(HandrailError, match="gone"):
         engine.Child(sys.executable, job)
 
