@@ -92,7 +92,7 @@ async def stage(of: Clip, loaded: Loaded, config: Config | None = None) -> Async
         stack.push_async_callback(speaker.close)
         speech = Speech(config, voice, speaker, events.append, start_ns, declared.render_ms)
         answers = build(
-            loaded, of.info, worker, declared, speech, events.append, start_ns, config.wearer, True, _nobody
+            loaded, of.info, worker, declared, speech, events.append, start_ns, config.wearer, _nobody
         )
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(speech.run()), group.create_task(answers.run(buffer))]

@@ -48,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the interpreter that makes a peer's model, where that needs other packages")  # fmt: skip
     add("--models", type=Path, metavar="DIR", help="where the formats lie (in the cache)")
     add("--text", type=Path, default=Path("README.md"), help="of the prompt and the perplexities (README.md)")
+    add("--bundle", action="append", type=Path, default=[], metavar="DIR",
+        help="what `handrail export` wrote, measured with its encoder; may be given again")  # fmt: skip
     add("--skip", default="", help="comma-separated: engines, vision, perplexity")
     add("--plot", type=Path, metavar="FILE", help="PNG or SVG; beside --json if that is given")
 
@@ -67,6 +69,9 @@ def run(args: argparse.Namespace) -> Outcome:
             from handrail.benchmarks.engine_plot import draw
 
             draw(records, plot)
+    if args.bundle:
+        figures["bundles"] = bundles = _bundles(args.bundle, _numbers(args.threads, "--threads"), args.rounds)
+        _bundles_told(bundles)
     if "vision" not in skip:
         from handrail.benchmarks.vision_cache import AIM, vision_cache
 
@@ -169,6 +174,34 @@ def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[st
                     absent[name] = f"{e}; to get it: {PEERS.get(name, '')}"
             records += _group(children, threads, bits, args.rounds, perplexities and threads > 1)
     return records, absent
+
+
+def _bundles(folders: list[Path], threads: list[int], rounds: int) -> list[dict[str, Any]]:
+    """Each of them alone: how long a frame, a prompt and a token take here."""
+    records = []
+    for folder in folders:
+        for count in threads:
+            say(f"{folder.name}, {count} threads")
+            tokens = list(range(PROMPT + WARM + rounds))
+            job = {"engine": "bundle", "model": str(folder), "threads": count, "prompt": PROMPT, "new": NEW}
+            child = Child(sys.executable, {**job, "text": tokens})
+            try:
+                runs = [child.ask("measure", turn=turn) for turn in range(WARM + rounds)][WARM:]
+                peak_mib = child.ask("memory")["peak_mib"]
+            finally:
+                child.close()
+            record: dict[str, Any] = {"bundle": folder.name, "threads": count}
+            record |= {figure: round(median(runs, figure), 2) for figure in ("encode_ms", *FIGURES)}
+            records.append({**record, "peak_mib": round(peak_mib, 1)})
+    return records
+
+
+def _bundles_told(records: list[dict[str, Any]]) -> None:
+    print_table(
+        f"bundles: {PROMPT} tokens read, {NEW} written",
+        ("bundle", "threads", "a frame ms", "prefill ms", "tokens/s", "first token ms", "peak MiB"),
+        [tuple(r[k] for k in ("bundle", "threads", "encode_ms", *FIGURES, "peak_mib")) for r in records],
+    )  # fmt: skip
 
 
 def _started(python: str, job: dict[str, Any]) -> Child:

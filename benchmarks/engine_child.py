@@ -42,6 +42,40 @@ class Handrail:
         return self.decoder.read(self.table[tokens], self.np.arange(first, first + n)[None], self.np.full(n, -1))
 
 
+class OfBundle:
+    """A bundle's decoder and its encoder; tokens are any, since times need no others."""
+
+    def __init__(self, job: Job) -> None:
+        from pathlib import Path
+
+        import numpy as np
+
+        from handrail.runtime.bundle import open_bundle
+        from handrail.runtime.engine.decoder import Decoder
+        from handrail.runtime.providers import open_session
+
+        bundle, threads = open_bundle(Path(job["model"])), job["threads"]
+        self.np, self.axes, self.table = np, bundle.manifest.decoder["axes"], bundle.embeddings()
+        self.decoder = Decoder(bundle, threads=threads, spin=threads > 1)
+        self.vision = open_session(bundle.path("vision.onnx"), "cpu", threads=threads, spin=threads > 1)
+        self.frame = np.zeros((1, *bundle.manifest.vision["pixels"]), np.float32)
+
+    def measure(self, prompt: list[int], new: int) -> dict[str, float]:
+        began = time.perf_counter()
+        self.vision.run(None, {"pixels": self.frame})
+        encoded = time.perf_counter()
+        return {"encode_ms": (encoded - began) * 1e3, **in_turn(self, prompt, new)}
+
+    def begin(self) -> None:
+        self.decoder.rewind(0)
+
+    def read(self, tokens: list[int]) -> Any:
+        np, first, n = self.np, self.decoder.length, len(tokens)
+        embeds = np.asarray(self.table[np.array(tokens) % len(self.table)], np.float32)
+        places = np.broadcast_to(np.arange(first, first + n), (self.axes, n))
+        return self.decoder.read(embeds, places, np.full(n, -1))
+
+
 class Transformers:
     def __init__(self, job: Job) -> None:
         import torch
@@ -169,7 +203,7 @@ class OpenVino:
 
 
 ENGINES: dict[str, Callable[[Job], Any]] = {
-    "handrail": Handrail, "transformers": Transformers, "llama-cpp-python": LlamaCpp,
+    "handrail": Handrail, "bundle": OfBundle, "transformers": Transformers, "llama-cpp-python": LlamaCpp,
     "onnxruntime-genai": OnnxGenai, "openvino-genai": OpenVino,
 }  # fmt: skip
 
@@ -179,8 +213,11 @@ def timed(began: float, read: float, first: float, end: float, new: int) -> dict
 
 
 def measure(engine: Any, prompt: list[int], new: int) -> dict[str, float]:
-    if hasattr(engine, "measure"):
-        return dict(engine.measure(prompt, new))
+    return dict(engine.measure(prompt, new)) if hasattr(engine, "measure") else in_turn(engine, prompt, new)
+
+
+def in_turn(engine: Any, prompt: list[int], new: int) -> dict[str, float]:
+    """The prompt, then a token at a time."""
     engine.begin()
     began = time.perf_counter()
     scores = engine.read(prompt)

@@ -64,8 +64,8 @@ class Measured:
         self.walked_s = 0.0
 
     def encoder_share(self) -> float:
-        """Of one core, that frames encoded as they arrive took."""
-        return sum(self.parts.get("answer.encode", ())) / 1e3 / max(self.walked_s, 1.0)
+        """Of one core by the clock, that frames encoded as they arrive took."""
+        return sum(self.parts.get("pictures.encode", ())) / 1e3 / max(self.walked_s, 1.0)
 
     def add(self, part: str, ms: float) -> None:
         self.parts.setdefault(part, []).append(ms)

@@ -34,7 +34,7 @@ class ExportCommand:
         add("checkpoint", nargs="?", type=Path, metavar="CHECKPOINT", help="of a training, tiny:FAMILY, or random:SIZE")
         add("--out", type=Path, metavar="BUNDLE", help="the folder to make")
         add("--replace", action="store_true", help="the bundle that is there, in one step")
-        add("--quant", choices=("none", "w8", "w4"), default="none", help="of the weights of encoder and decoder (none)")
+        add("--quant", choices=("none", "w8", "w4"), default="none", help="of encoder's and decoder's weights (none)")
         add("--provider", choices=("cpu", "cuda", "tensorrt"), default="cpu",
             help="cpu: with ONNX Runtime's own operators (default); the others: as ONNX alone has them")  # fmt: skip
         add("--imu-encoder", type=Path, metavar="FILE", help="the PRIMUS weights it was trained with")

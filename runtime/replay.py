@@ -152,7 +152,7 @@ async def _session(p: _Parts, loaded: Loaded | None) -> None:
         from handrail.runtime.answer.building import build  # needs what a replay without questions doesn't
 
         answers = build(
-            loaded, p.source.info, worker, p.declared, speech, emit, start_ns, p.config.wearer, p.virtual, took
+            loaded, p.source.info, worker, p.declared, speech, emit, start_ns, p.config.wearer, took
         )
     try:
         await Session(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import torch
+from torch import nn
 
 from handrail.export.backbones.base import Backbone
 from handrail.export.graphs.linears import Linears
@@ -103,8 +104,8 @@ class _Writer:
         net = self.net
         return net.op("Slice", value, net.ints(-1), net.ints(np.iinfo(np.int64).max), net.ints(1))
 
-    def _norm(self, x: ir.Value, name: str, module: Any) -> ir.Value:
-        weight = self.net.weight(f"{name}.norm", _numpy(module.weight))
+    def _norm(self, x: ir.Value, name: str, module: Any, scale: float = 1.0) -> ir.Value:
+        weight = self.net.weight(f"{name}.norm", _numpy(module.weight) * np.float32(scale))
         return self.net.op("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=module.variance_epsilon)
 
     def _skip(self, x: ir.Value, residual: ir.Value, name: str, module: Any) -> tuple[ir.Value, ir.Value]:
@@ -118,10 +119,12 @@ class _Writer:
     def _attention(
         self, n: int, module: Any, x: ir.Value, turn: _Turn, kept: list[tuple[str, ir.Value]]
     ) -> ir.Value:
-        net = self.net
-        qkv = self.linears(net, x, f"{n}.qkv", [module.q_proj, module.k_proj, module.v_proj])
+        """Queries are scaled beforehand, in their weights: only where there is nothing to scale does the operator
+        multiply one token by all keys without copying them, which is 6 % of a token's time."""
+        net, turned, scaling = self.net, hasattr(module, "q_norm"), float(module.scaling)
+        query = module.q_proj if turned else _scaled(module.q_proj, scaling)
+        qkv = self.linears(net, x, f"{n}.qkv", [query, module.k_proj, module.v_proj])
         fed: list[ir.Value | None] = [qkv, None, None]
-        turned = hasattr(module, "q_norm")
         if turned:
             fed = self._normed_heads(n, module, qkv, turn)
         for part in ("key", "value"):
@@ -129,7 +132,7 @@ class _Writer:
         fed += [self.filled, self.total, *([] if turned else [turn.cos, turn.sin, turn.places])]
         out, key, value = net.all(
             "ort.GroupQueryAttention", fed, 3, num_heads=self.heads, kv_num_heads=self.kv_heads,
-            scale=float(module.scaling), do_rotary=0 if turned else 1,
+            scale=1.0, do_rotary=0 if turned else 1,
         )  # fmt: skip
         kept += [(f"{n}.key", key), (f"{n}.value", value)]
         return self.linears(net, out, f"{n}.o", [module.o_proj])
@@ -141,7 +144,8 @@ class _Writer:
         out: list[ir.Value | None] = []
         for x, heads, width, part in ((query, self.heads, widths[0], "q"), (key, self.kv_heads, widths[1], "k")):
             split = net.op("Reshape", x, net.ints(1, -1, heads, self.head_dim))
-            normed = self._norm(split, f"{n}.{part}", getattr(module, f"{part}_norm"))
+            scale = float(module.scaling) if part == "q" else 1.0
+            normed = self._norm(split, f"{n}.{part}", getattr(module, f"{part}_norm"), scale)
             joined = net.op("Reshape", normed, net.ints(1, -1, width))
             out.append(net.op("ort.RotaryEmbedding", joined, turn.places, turn.cos, turn.sin, num_heads=heads))
         return [*out, value]
@@ -175,6 +179,14 @@ class _Writer:
         zero, one = (net.weight(f"int_{i}", np.array(i, np.int64)) for i in (0, 1))
         own = net.op("Unsqueeze", net.op("Range", zero, count, one), net.ints(0))
         return _Turn(cos, sin, own)
+
+
+def _scaled(linear: nn.Linear, scale: float) -> nn.Linear:
+    made = nn.Linear(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+    made.weight = nn.Parameter(linear.weight.detach().float() * scale, requires_grad=False)
+    if linear.bias is not None:
+        made.bias = nn.Parameter(linear.bias.detach().float() * scale, requires_grad=False)
+    return made
 
 
 def _numpy(tensor: Any) -> Any:

@@ -96,7 +96,6 @@ class Answering:
         self._watch, self._shown, self._said = watch, shown, said
         self.talk = past.copy()
         self.words = Words(means.model.prompter.decode, wearer)
-        self.first_token_ms: float | None = None
 
     async def run(self) -> Outcome:
         """Raises InputError when the question doesn't fit in the context."""
@@ -154,8 +153,7 @@ class Answering:
         try:
             async with contextlib.aclosing(tokens):
                 async for token in tokens:
-                    if self.first_token_ms is None:
-                        self.first_token_ms = self._watch.total_ms
+                    self._watch.token()
                     self._tell(self.words.add(token))
                     if self.words.over:
                         outcome = Outcome.REPEATED

@@ -26,7 +26,7 @@ from handrail.runtime.answer.labels import Labels
 from handrail.runtime.answer.opening import Asked as Scheduled
 from handrail.runtime.answer.pictures import Pictures
 from handrail.runtime.answer.query import ASKED_ALOUD, Kind, Line, Outcome, Query, Stopwatch
-from handrail.runtime.answer.telling import Clause, Handing, Said, directed
+from handrail.runtime.answer.telling import Clause, Handing, Said, Words, directed
 from handrail.runtime.answer.texts import Texts, gaze_deg
 from handrail.runtime.answer.unasked import Unasked
 from handrail.runtime.asking import commands, prompts
@@ -60,7 +60,7 @@ class _Current:
     captured_ns: int | None  # loop time of the scene behind its directions
     newest_ns: int  # device time of the newest capture that had arrived at asking
     begun: bool = False  # its task has had a turn
-    answering: Answering | None = None
+    words: Words | None = None  # once they are being written; not what writes them, which holds the sensors' past
     told_changed: bool = False
 
 
@@ -196,8 +196,8 @@ class Answers:
     @property
     def tokens_written(self) -> int:
         """Of the answer that is being written."""
-        answering = None if self._current is None else self._current.answering
-        return 0 if answering is None else len(answering.words.tokens)
+        words = None if self._current is None else self._current.words
+        return 0 if words is None else len(words.tokens)
 
     # Asking
 
@@ -292,8 +292,8 @@ class Answers:
             self._tell_age()
         if self._texts.wanted(query.text):
             await self._read_first(current)
-        outcome = await self._write(current)
-        self._after(current, outcome)
+        answering, outcome = await self._write(current)
+        self._after(current, answering, outcome)
         return outcome, ""
 
     def _tell_age(self) -> None:
@@ -311,17 +311,19 @@ class Answers:
             self._emit(Fault(self._t_ns(), "texts", str(e)))
         current.watch.mark("read")
 
-    async def _write(self, current: _Current) -> Outcome:
+    async def _write(self, current: _Current) -> tuple[Answering, Outcome]:
         """With the conversation so far; where that doesn't fit any more, without it."""
         query = current.query
         follows = query.kind is Kind.QUESTION and now_ns() <= self._talk_until_ns
         past = self._talk if follows and len(self._talk.turns) < MOST_TURNS else Conversation()
         try:
-            return await self._answering(current, past).run()
+            answering = self._answering(current, past)
+            return answering, await answering.run()
         except InputError:
             if not past.turns:
                 raise
-            return await self._answering(current, Conversation()).run()
+        answering = self._answering(current, Conversation())
+        return answering, await answering.run()
 
     def _answering(self, current: _Current, past: Conversation) -> Answering:
         assert self._means is not None and self._buffer is not None
@@ -331,11 +333,12 @@ class Answers:
         asking = Asking(
             query, prompts.instructions(self._wearer), self._unasked.prompt(query, facts, texts), query.text
         )  # fmt: skip
-        current.answering = Answering(
+        answering = Answering(
             self._means, asking, past, self._buffer.snapshot(current.newest_ns), self._wearer, current.watch,
             shown=lambda shown: self._begun(query, shown, texts), said=lambda clause: self._clause(current, clause),
         )  # fmt: skip
-        return current.answering
+        current.words = answering.words
+        return answering
 
     async def _read_that(self, current: _Current) -> tuple[Outcome, str]:
         refused = Line.NO_READER if not self._texts.can_read else (
@@ -364,10 +367,9 @@ class Answers:
                 return gaze_deg(gaze.payload.yaw_rad, gaze.payload.pitch_rad)
         return 0.0, 0.0
 
-    def _after(self, current: _Current, outcome: Outcome) -> None:
+    def _after(self, current: _Current, answering: Answering, outcome: Outcome) -> None:
         """What is added to an answer, and what is remembered of it."""
-        assert current.answering is not None
-        answering, kind = current.answering, current.query.kind
+        kind = current.query.kind
         if outcome is Outcome.LIMIT:
             self._say_after(Line.CUT_SHORT)
         elif not answering.words.said and kind in ASKED_ALOUD:
@@ -385,18 +387,17 @@ class Answers:
         ))  # fmt: skip
 
     def _clause(self, current: _Current, clause: Clause) -> None:
-        tokens = 0 if current.answering is None else len(current.answering.words.tokens)
+        tokens = 0 if current.words is None else len(current.words.tokens)
         self._emit(ClauseReady(self._t_ns(), current.query.id, clause.text, tokens, clause.withheld))
         if clause.withheld is None:
             self._handing.say(Said(clause.text, directed(clause.text, current.frame), current.captured_ns))
 
     def _report(self, current: _Current, outcome: Outcome, detail: str) -> None:
         current.watch.mark("end")
-        words = None if current.answering is None else current.answering.words
-        first_ms = None if current.answering is None else current.answering.first_token_ms
+        words = current.words
         self._emit(Answered(
             self._t_ns(), current.query.id, outcome.value, detail, () if words is None else tuple(words.tokens),
-            "" if words is None else words.text, first_ms,
+            "" if words is None else words.text, current.watch.first_token_ms,
             {part: ms for part, ms in current.watch.parts_ms.items() if ms > 0},
         ))  # fmt: skip
 

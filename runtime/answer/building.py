@@ -39,14 +39,13 @@ def check_times(options: Options, info: SourceInfo) -> None:
 
 def build(
     loaded: Loaded, info: SourceInfo, worker: Worker, declared: Declared, speech: Speech,
-    emit: Callable[[AnyEvent], None], start_ns: int, wearer: config.Wearer, virtual: bool,
+    emit: Callable[[AnyEvent], None], start_ns: int, wearer: config.Wearer,
     took: Callable[[str, float], None],
 ) -> Answers:  # fmt: skip
-    """``virtual``: stages take their declared times. ``took`` is told of measured ones."""
+    """``took`` is told of measured times."""
     model, options = loaded.model, loaded.options
-    encode_ms = declared.encode_ms if virtual else loaded.encode_ms
     pictures = Pictures(
-        info.rig.generation, worker, None if model is None else model.see, encode_ms,
+        info.rig.generation, worker, None if model is None else model.see, declared.encode_ms,
         lambda what, e: emit(Fault(now_ns() - start_ns, what, f"{type(e).__name__}: {e}")),
     )  # fmt: skip
     labels = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from handrail.runtime.answer.pictures import LEAST_NS, Looker, Picture
+from handrail.runtime.answer.pictures import Looker, Picture
 from handrail.runtime.engine.worker import Worker
 from handrail.runtime.events import AnyEvent, Labelled
 from handrail.runtime.labels.detector import Detector
@@ -23,7 +23,7 @@ class Labels:
 
     @property
     def looker(self) -> Looker:
-        return Looker("labels", LEAST_NS, self._look)
+        return Looker("labels", self._look)
 
     def applied(self, scene: Scene) -> Scene:
         """A new scene of the reflex, its obstacles called what they are known as."""

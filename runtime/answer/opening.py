@@ -50,14 +50,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Ready for use. ``encode_ms``: what encoding a frame took here."""
+    """Ready for use."""
 
     options: Options
     model: Model | None
     decoder: Decodes | None
     detector: Detector | None
     reader: Reader | None
-    encode_ms: float
     notes: tuple[str, ...]
 
 
@@ -70,9 +69,8 @@ def load(
     if options.model is None and (options.asked or options.typed):
         notes.append("no model: only \"read that\" is answered; add --model BUNDLE for questions and goals")
     model = decoder = detector = reader = None
-    encode_ms = 0.0
     if options.model is not None:
-        model, decoder, encode_ms = _model(options.model, options.provider, hashed, said)
+        model, decoder = _model(options.model, options.provider, hashed, said)
     if options.labels:
         opened = open_detector()
         detector = opened.detector
@@ -80,7 +78,7 @@ def load(
     if options.ocr != "off":
         reader, why = open_reader()
         notes += [f"no scene text: {why}"] if why else []
-    return Loaded(options, model, decoder, detector, reader, encode_ms, tuple(notes))
+    return Loaded(options, model, decoder, detector, reader, tuple(notes))
 
 
 def engine(model: Model, decoder: Decodes, worker: Worker, declared: Declared) -> Engine:
@@ -93,7 +91,7 @@ def engine(model: Model, decoder: Decodes, worker: Worker, declared: Declared) -
 
 def _model(
     path: Path, provider: Provider | None, hashed: Callable[[int, int], None] | None, said: Callable[[str], None]
-) -> tuple[Model, Decoder, float]:
+) -> tuple[Model, Decoder]:
     bundle = open_bundle(path, hashed)
     made_for = bundle.manifest.provider
     chosen: Provider = provider or _known(made_for, path)
@@ -103,14 +101,14 @@ def _model(
     try:
         model = Model(bundle, chosen)
         decoder = Decoder(bundle, chosen, options=provider_options(bundle, "decoder.onnx", chosen))
-        encode_ms = model.warm_up()
+        model.warm_up()
         decoder.warm_up()
     except HandrailError:
         raise
     except Exception as e:  # native errors come as several types; a manifest may lack what its graphs need
         why = f"{type(e).__name__}: {e}".splitlines()[0]
         raise BundleError(f"{path}: doesn't run here ({why}); export it again with this version of Handrail") from e
-    return model, decoder, encode_ms
+    return model, decoder
 
 
 def _known(provider: str, path: Path) -> Provider:

@@ -62,6 +62,7 @@ class Query:
 class Stopwatch:
     last_ns: int = field(default_factory=now_ns)
     parts_ms: dict[str, float] = field(default_factory=dict)
+    first_token_ms: float | None = None
 
     def mark(self, part: str) -> None:
         """All since the last mark went into this."""
@@ -69,6 +70,7 @@ class Stopwatch:
         self.parts_ms[part] = self.parts_ms.get(part, 0.0) + (now - self.last_ns) / NS_PER_S * 1e3
         self.last_ns = now
 
-    @property
-    def total_ms(self) -> float:
-        return sum(self.parts_ms.values())
+    def token(self) -> None:
+        """All that was marked so far lies before the first one."""
+        if self.first_token_ms is None:
+            self.first_token_ms = sum(self.parts_ms.values())

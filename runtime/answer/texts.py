@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from handrail.runtime import config
 from handrail.runtime.answer.headings import Headings
-from handrail.runtime.answer.pictures import Looker, Picture, Pictures, every_ns
+from handrail.runtime.answer.pictures import Looker, Picture, Pictures
 from handrail.runtime.engine.worker import Worker
 from handrail.runtime.events import AnyEvent, TextSeen
 from handrail.runtime.scenetext import quote
@@ -36,7 +36,7 @@ class Texts:
         self._headings = headings
         self._seen: tuple[int, list[Sight]] = (-1, [])  # of the picture that was read twice last
         if mode == "on" and reader is not None:
-            pictures.look_with(Looker("texts", every_ns(read_ms), self._glance))
+            pictures.look_with(Looker("texts", self._glance))
 
     @property
     def can_read(self) -> bool:

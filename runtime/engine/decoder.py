@@ -62,7 +62,8 @@ class Decoder:
         spin: bool, options: Mapping[str, str] | None,
     ) -> None:  # fmt: skip
         one = open_session(graph, provider, options, threads, spin=spin)
-        many = one if prefill is None else open_session(prefill, provider, options, threads, spin=spin)
+        # Spinning after a prompt, its threads would take the first tokens' cores.
+        many = one if prefill is None else open_session(prefill, provider, options, threads)
         self.context, self.length = LONGEST, 0
         self._d, self._axes, self._deep = section["d_model"], section["axes"], section["deepstack"]
         self._shared = section.get("cache", "grown") == "shared"

@@ -120,18 +120,13 @@ class Model:
             sensor_id=self.tokens.sensor, grid=self.grid,
         )  # fmt: skip
 
-    def warm_up(self) -> float:
-        """Every graph but the decoder, in the shapes it will see; returns the milliseconds that a frame takes."""
-        blank = np.zeros((self.plan.height, self.plan.width, 3), np.uint8)
-        self.see(blank)
-        began = time.perf_counter()
-        self.see(blank)
-        encode_ms = (time.perf_counter() - began) * 1e3
+    def warm_up(self) -> None:
+        """Every graph but the decoder, in the shapes it will see."""
+        self.see(np.zeros((self.plan.height, self.plan.width, 3), np.uint8))
         for count in WARM_UP_WINDOWS if self._primus is not None else ():
             self._encode_imu(np.zeros((count, AXES, LENGTH), np.float32))
         if self._fusion is not None:
             self.feel((), _NO_RIG, 0, BINS, "?")
-        return encode_ms
 
     @property
     def history_ns(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from handrail.runtime.answer.pictures import MOST_FAILURES, SHARE, Looker, Picture, Pictures, every_ns
+from handrail.runtime.answer.pictures import MOST_FAILURES, SHARE, Looker, Picture, Pictures
 from handrail.runtime.engine.prompt import Features
 from handrail.runtime.engine.worker import InlineWorker
 from handrail.streams.clock import NS_PER_S, now_ns, run_virtual
@@ -115,7 +115,7 @@ def test_a_looker_that_fails_is_told_of_and_after_three_pictures_in_a_row_looks_
         raise OSError("no memory")
 
     async def steps(p: Pictures) -> None:
-        p.look_with(Looker("labels", NS_PER_S, broken))
+        p.look_with(Looker("labels", broken))
         await arrive(p, 0, 10, 1.0)
 
     _, pictures, failed = play(steps)
@@ -142,9 +142,33 @@ def test_pictures_of_gen_1_are_turned_upright() -> None:
     play(steps, generation=1)
 
 
-@pytest.mark.parametrize("ms, seconds", [(0, 1.0), (100, 1.0), (250, 1.0), (1200, 4.8)])
-def test_how_often_follows_from_what_it_costs(ms: float, seconds: float) -> None:
-    assert every_ns(ms) == round(seconds * NS_PER_S)
+def test_how_often_follows_from_what_the_last_one_took() -> None:
+    took_s = [0.1, 0.25, 1.2, 0.0]
+    looked_s: list[float] = []
+
+    async def slower(p: Picture) -> None:
+        looked_s.append(p.device_ns / NS_PER_S)
+        await asyncio.sleep(took_s[min(len(looked_s), len(took_s)) - 1])
+
+    async def steps(p: Pictures) -> None:
+        p.look_with(Looker("texts", slower))
+        await arrive(p, 0, 10, 0.2)
+
+    play(steps)
+    assert np.diff(looked_s)[:3] == pytest.approx([1.0, 1.0, 4.8])
+
+
+def test_frames_that_are_encoded_for_a_question_count_for_the_share() -> None:
+    async def steps(p: Pictures) -> None:
+        p.take(picture(0))
+        await asyncio.sleep(1.0)
+        for k in range(20):
+            p.take(picture(1 + 2 * k))
+            with p.held():
+                await p.encode_newest()
+            await arrive(p, 1.5 + 2 * k, 3 + 2 * k, 0.5)
+
+    assert len(play(steps)[0].seen) == 21, "one for each question keeps the encoder as busy as it may be"
 
 
 def test_a_result_from_before_a_seam_is_dropped_also_when_newer_pictures_have_come_since() -> None:

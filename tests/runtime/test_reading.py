@@ -51,7 +51,7 @@ class Signs:
 
 
 def reading(reader: Any, ocr: Ocr = "auto") -> Loaded:
-    return Loaded(Options(labels=False, ocr=ocr), None, None, None, reader, 0.0, ())
+    return Loaded(Options(labels=False, ocr=ocr), None, None, None, reader, ())
 
 
 def play(of: Clip, loaded: Loaded, steps: Callable[[Stage], Any]) -> list[Any]:
