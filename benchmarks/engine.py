@@ -1,8 +1,8 @@
 """The language decoder beside other engines: same weights, same prompt, same bits, one run.
 
-Each engine and model is a process of its own (``engine_child``), all loaded before anything is timed; rounds go through
-all of them in turn, so that what slows the machine slows all. A peer that isn't installed is told as absent, with how
-to get it. Then what keeping frames' features is worth (``vision_cache``).
+Each engine and model is a process of its own (``engine_child``); a round starts them all, then times them one after the
+other, so that what slows the machine slows all. A peer that isn't installed is told as absent, with how to get it. Then
+what keeping frames' features is worth (``vision_cache``), and bundles of one's own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -158,21 +159,20 @@ def _engines(args: argparse.Namespace, perplexities: bool) -> tuple[list[dict[st
     for threads in _numbers(args.threads, "--threads"):
         for bits in _numbers(args.bits, "--bits"):
             say(f"{threads} threads, {bits} bits")
-            children: dict[str, Child] = {}
+            group = Group()
             for name in wanted:
                 model = _model(name, bits, folder)
                 if model is None or name in absent:
                     continue
                 python = sys.executable if name in (OURS, "transformers") else pythons.get(name, pythons[""])
-                try:
-                    maker = makers.get(name, python)
-                    made = _export(folder, engine=name, bits=bits, target=str(model), python=maker)
-                    if made["fault"]:
-                        raise HandrailError(made["fault"])
-                    children[name] = _started(python, {**job, "engine": name, "model": str(model), "threads": threads})
-                except (HandrailError, OSError) as e:
-                    absent[name] = f"{e}; to get it: {PEERS.get(name, '')}"
-            records += _group(children, threads, bits, args.rounds, perplexities and threads > 1)
+                made = _export(folder, engine=name, bits=bits, target=str(model), python=makers.get(name, python))
+                if made["fault"]:
+                    absent[name] = f"{made['fault']}; to get it: {PEERS.get(name, '')}"
+                else:
+                    group.add(name, python, {**job, "engine": name, "model": str(model), "threads": threads})
+            group.measure(args.rounds, perplexities and threads > 1)
+            absent |= {name: f"{why}; to get it: {PEERS.get(name, '')}" for name, why in group.lost.items()}
+            records += group.records(threads, bits)
     return records, absent
 
 
@@ -204,51 +204,81 @@ def _bundles_told(records: list[dict[str, Any]]) -> None:
     )  # fmt: skip
 
 
+class Group:
+    """All engines of one number of threads and bits. Each round starts them anew and in another order: how quick an
+    engine is depends by a tenth on which memory it was given, and the first to ask has been given the worst."""
+
+    def __init__(self) -> None:
+        self.measured: dict[str, Rounds] = {}
+        self.lost: dict[str, str] = {}
+        self._jobs: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._beside: dict[str, dict[str, float]] = {}
+
+    def add(self, name: str, python: str, job: dict[str, Any]) -> None:
+        self._jobs[name] = python, job
+        self.measured[name] = []
+
+    def measure(self, rounds: int, perplexities: bool) -> None:
+        for turn in range(rounds):
+            self._round(turn + 1, perplexities and turn + 1 == rounds)
+
+    def records(self, threads: int, bits: int) -> list[dict[str, Any]]:
+        peers: dict[str, Rounds] = {name: found for name, found in self.measured.items() if name != OURS}
+        records = []
+        for name, found in self.measured.items():
+            record: dict[str, Any] = {"engine": name, "bits": bits, "threads": threads}
+            record |= {figure: round(median(found, figure), 2) for figure in FIGURES}
+            beside = self._beside[name]
+            record["ppl"] = round(beside["ppl"], 3) if "ppl" in beside else None
+            record["peak_mib"] = round(beside["peak_mib"], 1)
+            if name == OURS and peers:
+                record["ratio_to_best_peer"] = beside_the_best(found, peers)
+            record["runs"] = [{k: round(v, 3) for k, v in r.items()} for r in found]
+            records.append(record)
+        return records
+
+    def _round(self, turn: int, perplexities: bool) -> None:
+        names = list(self._jobs)
+        names = names[turn % len(names) :] + names[: turn % len(names)] if names else []
+        children: dict[str, Child] = {}
+        try:
+            for name in names:
+                with self._losing(name):
+                    children[name] = _started(*self._jobs[name])
+            for name in list(children):
+                with self._losing(name):
+                    self.measured[name] = [*self.measured[name], children[name].ask("measure", turn=turn)]
+                    self._beside[name] = children[name].ask("memory")
+            for name in [n for n in children if perplexities and n in self._jobs]:
+                with self._losing(name):
+                    self._beside[name] |= children[name].ask("perplexity")
+        finally:
+            for child in children.values():
+                child.close()
+
+    @contextlib.contextmanager
+    def _losing(self, name: str) -> Iterator[None]:
+        """An engine that dies is measured no more, and what it gave counts for nothing."""
+        try:
+            yield
+        except (HandrailError, OSError) as e:
+            self.lost[name] = str(e)
+            self._jobs.pop(name, None)
+            self.measured.pop(name, None)
+
+
 def _started(python: str, job: dict[str, Any]) -> Child:
     """An engine that has answered once. Built for AMX, llama.cpp dies of it where the machine doesn't let it: it then
-    does without. Raises HandrailError where it dies twice."""
+    does without, from then on. Raises HandrailError where it dies twice."""
     child = Child(python, job)
     try:
         child.ask("measure", turn=0)
         return child
     except HandrailError:
-        say(f"{job['engine']}: died once, tried again")
-        child = Child(python, {**job, "no_tiles": True})  # it alone knows what that means; others get a second try
+        job["no_tiles"] = True  # it alone knows what that means; others get a second try
+    child = Child(python, job)
     child.ask("measure", turn=0)
     return child
-
-
-def _group(
-    children: dict[str, Child], threads: int, bits: int, rounds: int, perplexities: bool
-) -> list[dict[str, Any]]:
-    """All engines of one number of threads and bits, in turn."""
-    measured: dict[str, list[dict[str, float]]] = {name: [] for name in children}
-    beside: dict[str, dict[str, float]] = {}
-    try:
-        for turn in range(WARM + rounds):
-            for name, child in children.items():
-                run = child.ask("measure", turn=turn + 1)
-                if turn >= WARM:
-                    measured[name].append(run)
-        for name, child in children.items():
-            beside[name] = child.ask("memory")
-            if perplexities:
-                beside[name] |= child.ask("perplexity")
-    finally:
-        for child in children.values():
-            child.close()
-    peers: dict[str, Rounds] = {name: found for name, found in measured.items() if name != OURS}
-    records = []
-    for name, found in measured.items():
-        record: dict[str, Any] = {"engine": name, "bits": bits, "threads": threads}
-        record |= {figure: round(median(found, figure), 2) for figure in FIGURES}
-        record |= {"ppl": round(beside[name]["ppl"], 3) if "ppl" in beside[name] else None,
-                   "peak_mib": round(beside[name]["peak_mib"], 1)}  # fmt: skip
-        if name == OURS and peers:
-            record["ratio_to_best_peer"] = beside_the_best(found, peers)
-        record["runs"] = [{k: round(v, 3) for k, v in r.items()} for r in found]
-        records.append(record)
-    return records
 
 
 def _told(records: list[dict[str, Any]], absent: dict[str, str]) -> None:

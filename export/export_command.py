@@ -132,7 +132,7 @@ def _told(reports: list[Report], json_file: Path | None, sizes: dict[str, int]) 
     graphs = sorted({graph for r in reports for graph in r.max_abs_diff})
     print_table(
         "torch against ONNX Runtime: largest difference",
-        ("backbone", "stage", "decoder", "tokens equal", *graphs),
+        ("backbone", "stage", "graphs", "tokens equal", *graphs),
         [(r.family, r.stage, r.variant, "yes" if r.tokens_equal else "NO",
           *(f"{r.max_abs_diff.get(g, 0.0):.1e}" for g in graphs)) for r in reports],
     )  # fmt: skip

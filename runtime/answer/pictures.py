@@ -55,8 +55,8 @@ class Pictures:
         self, generation: int, worker: Worker, see: Callable[[U8], Features] | None, encode_ms: float,
         failed: Callable[[str, Exception], None],
     ) -> None:  # fmt: skip
-        """``see`` None: pictures aren't for a model. ``encode_ms``: what one takes on virtual time. ``failed`` is told of
-        what a looker raised; after three pictures in a row it looks no more."""
+        """``see`` None: pictures aren't for a model. ``encode_ms``: what one takes on virtual time. ``failed`` is told
+        of what a looker raised; after three pictures in a row it looks no more."""
         self._failed = failed
         self._failures: dict[str, int] = {}
         self._generation, self._worker, self._see, self._encode_ms = generation, worker, see, encode_ms

@@ -64,6 +64,41 @@ def test_an_engine_that_is_not_there_is_an_error_of_one_line() -> None:
         engine.Child(sys.executable, job)
 
 
+class Counted:
+    """In place of an engine's process; "frail" dies at its second measurement."""
+
+    started: list[str] = []  # noqa: RUF012 - of one test
+
+    def __init__(self, python: str, job: dict[str, Any]) -> None:
+        self.name = job["engine"]
+        self.started.append(self.name)
+
+    def ask(self, what: str, turn: int = 0) -> dict[str, float]:
+        if self.name == "frail" and turn == 2:
+            raise HandrailError("its process died")
+        return {"decode_tok_s": 9.0, "prefill_ms": 9.0, "ttft_ms": 9.0, "peak_mib": 1.0, "ppl": 8.0}
+
+    def close(self) -> None:
+        pass
+
+
+def test_every_round_starts_all_engines_in_another_order_and_one_that_dies_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "Child", Counted)
+    Counted.started.clear()
+    group = engine.Group()
+    for name in ("handrail", "frail", "other"):
+        group.add(name, sys.executable, {"engine": name})
+    group.measure(3, perplexities=True)
+    assert Counted.started[:3] == ["frail", "other", "handrail"]
+    assert Counted.started[3:6] == ["other", "handrail", "frail"] and len(Counted.started) == 3 + 3 + 2
+    records = group.records(2, 8)
+    assert [r["engine"] for r in records] == ["handrail", "other"] and group.lost == {"frail": "its process died"}
+    assert records[0]["ratio_to_best_peer"]["decode"]["ratio"] == 1.0 and records[1]["ppl"] == 8.0
+    assert [len(r["runs"]) for r in records] == [3, 3]
+
+
 @pytest.mark.parametrize(
     ("option", "given"),
     [("--bits", "8,5"), ("--threads", "0"), ("--peer-python", "other=python3"), ("--peer-python", "/nowhere/python")],

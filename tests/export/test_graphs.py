@@ -97,6 +97,15 @@ def test_a_bundle_opens_verified_and_answers_as_the_model_did(place: Path) -> No
 
 
 @SLOW
+def test_a_bundle_of_ones_own_can_be_timed(place: Path) -> None:
+    from handrail.benchmarks.engine_child import OfBundle, measure
+
+    _, bundle = bundled(place, "smolvlm2", "cpu")
+    found = measure(OfBundle({"model": str(bundle.folder), "threads": 1}), [1, 2, 3], 2)
+    assert min(found[name] for name in ("encode_ms", "prefill_ms", "ttft_ms", "decode_tok_s")) > 0
+
+
+@SLOW
 @pytest.mark.parametrize("family", ["smolvlm2", "gemma3"])
 def test_a_decoder_in_eight_bits_stays_near_and_four_bits_less_so(family: str, tmp_path: Path) -> None:
     backbone = parts(family).model.backbone
