@@ -30,7 +30,7 @@ demo: setup  ## set up, walk through the simulated world (and the corridor recor
 	@if [ -f $(CORRIDOR) ]; then echo "                  out/demo-corridor/report.html"; fi
 
 test: setup-dev lint  ## set up, linters, types, all tests
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 lint: setup-dev  ## ruff and mypy (strict) over all rooms
 	@$(BIN)/ruff check .

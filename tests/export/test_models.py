@@ -587,6 +587,7 @@ def test_npm_fetches_a_package_and_runs_none_of_its_scripts(
         (b"\x1f\x8b nonsense", "can't be unpacked"),
         (b"", "can't be unpacked"),
     ],
+    ids=["link", "without it", "wrong", "longer", "shorter", "large", "cut", "nonsense", "empty"],
 )
 @pytest.mark.parametrize("suffix", [".tgz", ".whl"])
 def test_an_archive_is_unpacked_file_by_file_or_refused(
