@@ -72,10 +72,10 @@ class ThreadWorker:
 
 
 def _when_idle() -> None:
-    """Of the calling thread alone, on Linux."""
-    if hasattr(os, "SCHED_IDLE"):
+    """Of the calling thread alone, on Linux. A sandbox may forbid it: then it is only nice."""
+    try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
+    except (AttributeError, OSError):
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
 
 

@@ -325,3 +325,18 @@ def test_scores_that_are_not_numbers_fail_the_answer_and_spoil_none_after_it() -
         return await engine.prefill(laid([1, 2, 3, 4]))
 
     assert run_virtual(main()) == 0 and len(decoder.held) == 4  # all of it was read anew
+
+
+def test_where_the_idle_policy_is_forbidden_the_models_thread_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: Any) -> None:
+        raise PermissionError("not in this sandbox")
+
+    async def work() -> int:
+        worker = ThreadWorker(_nothing)
+        try:
+            return await worker.run("job", lambda: 7, 0.0)
+        finally:
+            await worker.close()
+
+    monkeypatch.setattr("os.sched_setscheduler", forbidden)
+    assert asyncio.run(work()) == 7
