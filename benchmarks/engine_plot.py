@@ -35,6 +35,6 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
             ax.bar_label(bars, [f"{v:.0f}" if v else "" for v in values], fontsize=7)
         ax.set_xticks(range(len(bits)), [f"{b} bits" for b in bits])
         ax.set_title(f"{title}, {threads} threads", fontsize=10)
-    axes[0].legend(fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(engines), fontsize=8)
     figure.savefig(path)
     plt.close(figure)
